@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "dataplane/base/assert.h"
+#include "dataplane/base/limits.h"
 #include "dataplane/base/units.h"
 
 namespace peercache {
@@ -133,6 +134,13 @@ Result<PageGeometry> PageGeometry::make(const HostPoolShape& shape) noexcept {
   if (page_bytes > std::numeric_limits<uint32_t>::max()) {
     return make_error(Errc::kWouldOverflow, "a page of {} bytes is too large, the limit is 4 GiB",
                       page_bytes);
+  }
+  if (geometry.pieces_per_page() > limits::kPiecesPerOpMax) {
+    return make_error(
+        Errc::kTooManyPieces,
+        "a page of {} layers that lie apart has {} pieces, at most {} are possible: use a "
+        "page-major layout",
+        shape.layer_count, geometry.pieces_per_page(), limits::kPiecesPerOpMax);
   }
   geometry.page_bytes_ = narrow<uint32_t>(page_bytes);
   return geometry;

@@ -48,8 +48,8 @@ struct HostPoolShape {
 /// COST:       O(pieces) per page, no allocation.
 class PageGeometry {
  public:
-  /// Errors: kInvalidArgument (a field is zero, slots are no whole pages), kWouldOverflow (page of
-  /// 4 GiB and more).
+  /// Errors: kInvalidArgument (a field is zero, slots are no whole pages), kTooManyPieces,
+  /// kWouldOverflow (page of 4 GiB and more).
   [[nodiscard]] static Result<PageGeometry> make(const HostPoolShape& shape) noexcept;
 
   [[nodiscard]] uint32_t pieces_per_page() const noexcept { return parts_ * layers_; }

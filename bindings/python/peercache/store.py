@@ -40,8 +40,8 @@ def _count(keys):
 
 
 def _as_list(keys):
-    """Returns keys as what the C++ side takes."""
-    return keys if isinstance(keys, (list, tuple)) else list(keys)
+    """Returns keys as what the C++ side takes; a text alone is no list of keys."""
+    return keys if isinstance(keys, (list, tuple, str, bytes)) else list(keys)
 
 
 def _leading(flags):
