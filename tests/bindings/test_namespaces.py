@@ -5,6 +5,7 @@ import types
 import pytest
 from conftest import page_keys, small_options, small_pool
 
+from peercache import _native
 from peercache.store import PeerCacheStore
 
 
@@ -70,18 +71,34 @@ def test_ranks_of_a_replicated_cache_share_pages(text_of):
     )
 
 
+def test_objects_of_different_namespaces_never_meet(node):
+    """The same key under every namespace, all in one node: each gives back its own bytes."""
+    fields = dict(prefix="", model="m", tag="", dtype="bfloat16", layout="page_first", pool="kv")
+    fields.update(component="", page_size=64, object_bytes=4096, replicated=False)
+    fields.update(tp_rank=0, tp_size=2, pp_rank=0, pp_size=2, cp_rank=0, cp_size=2)
+    changes = [{}]
+    for name, value in fields.items():
+        changes.append({name: {str: "other", int: 1 + fields[name], bool: True}[type(value)]})
+    pools = [_native.PagePool(node, dict(fields, **change)) for change in changes]
+    assert len({pool.namespace_text for pool in pools}) == len(pools)
+    for i, pool in enumerate(pools):
+        assert pool.exists(["k"]) == 0
+        assert pool.put_flat(["k"], [bytes([i]) * 4096]) == [True]
+    for i, pool in enumerate(pools):
+        target = bytearray(4096)
+        assert pool.get_flat(["k"], [target]) == [True]
+        assert target == bytes([i]) * 4096
+
+
 def test_the_generic_path_carries_the_rank(runtime_dir):
-    """Ranks of one server in one store: the same key names another object for each of them."""
-    options = small_options(runtime_dir)
-    store = PeerCacheStore(config_of(tp_rank=0), options)
-    other = PeerCacheStore(config_of(tp_rank=1), options)
-    try:
-        for each in (store, other):
-            each.register_mem_pool_host(small_pool())
-        assert store._flat_pool.namespace_text != other._flat_pool.namespace_text
-    finally:
+    texts = []
+    for rank in (0, 1):
+        store = PeerCacheStore(config_of(tp_rank=rank), small_options(runtime_dir))
+        texts.append(store._flat_pool.namespace_text)
+        store.register_mem_pool_host(small_pool())
+        texts.append(store._flat_pool.namespace_text)
         store.close()
-        other.close()
+    assert len(set(texts)) == 4
 
 
 def test_flat_pages_are_the_same_objects_as_those_of_the_pool(runtime_dir):

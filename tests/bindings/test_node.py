@@ -165,15 +165,6 @@ def test_an_object_of_another_size_is_a_miss(node):
     assert node.get("k", bytearray(4095))[0] == KeyStatus.MISS
 
 
-def test_namespaces_never_meet(runtime_dir):
-    options = small_options(runtime_dir)
-    with peercache.Node(options, namespace="one") as one:
-        one.put("k", b"x" * 64)
-        assert one.exists("k")
-    with peercache.Node(options, namespace="two") as two:
-        two.put("k", b"y" * 64)
-
-
 def test_stats_count_what_was_done(node):
     node.put(["a", "b"], [b"x" * 4096] * 2)
     node.get(["a", "c"], [bytearray(4096), bytearray(4096)])
