@@ -4,8 +4,6 @@
 #include <limits>
 #include <utility>
 
-#include <fmt/format.h>
-
 namespace peercache {
 
 namespace {
@@ -102,10 +100,10 @@ bool BufferHold::append(uint64_t address, uint64_t bytes, std::vector<LocalPiece
     return true;
   }
   if (address == 0) {
-    return fail(fmt::format("a buffer of {} bytes at address 0", bytes));
+    return fail("a buffer of " + std::to_string(bytes) + " bytes at address 0");
   }
   if (bytes > std::numeric_limits<uint32_t>::max()) {
-    return fail(fmt::format("a buffer of {} bytes; one piece holds less than 4 GiB", bytes));
+    return fail("a buffer of " + std::to_string(bytes) + " bytes; one piece holds less than 4 GiB");
   }
   pieces.push_back(LocalPiece{
       .address = reinterpret_cast<std::byte*>(
@@ -133,7 +131,7 @@ bool BufferHold::tensor_memory(PyObject* tensor,
   uint64_t elements = 0;
   if (!call_unsigned(tensor, "data_ptr", address) || !call_unsigned(tensor, "numel", elements) ||
       !call_unsigned(tensor, "element_size", element_bytes)) {
-    return fail(fmt::format("{} has data_ptr but does not tell its size", type_name(tensor)));
+    return fail(type_name(tensor) + " has data_ptr but does not tell its size");
   }
   uint64_t contiguous = 1;
   if (!call_unsigned(tensor, "is_contiguous", contiguous)) {
@@ -141,13 +139,13 @@ bool BufferHold::tensor_memory(PyObject* tensor,
     contiguous = 1;
   }
   if (contiguous == 0) {
-    return fail(fmt::format("{} is not contiguous", type_name(tensor)));
+    return fail(type_name(tensor) + " is not contiguous");
   }
   if (!is_on_cpu(tensor)) {
-    return fail(fmt::format("{} is not in the host's memory", type_name(tensor)));
+    return fail(type_name(tensor) + " is not in the host's memory");
   }
   if (__builtin_mul_overflow(elements, element_bytes, &bytes)) {
-    return fail(fmt::format("{} of {} elements is too large", type_name(tensor), elements));
+    return fail(type_name(tensor) + " of " + std::to_string(elements) + " elements is too large");
   }
   Py_INCREF(tensor);
   references_.push_back(tensor);
@@ -159,7 +157,7 @@ bool BufferHold::add_buffer(PyObject* object, std::vector<LocalPiece>& pieces) {
     Py_buffer buffer;
     const int flags = use_ == BufferUse::kWrite ? PyBUF_WRITABLE : PyBUF_SIMPLE;
     if (PyObject_GetBuffer(object, &buffer, flags) != 0) {
-      return fail(fmt::format("{}: {}", type_name(object), take_python_error()));
+      return fail(type_name(object) + ": " + take_python_error());
     }
     buffers_.push_back(buffer);
     return append(reinterpret_cast<uintptr_t>(buffer.buf), static_cast<uint64_t>(buffer.len),
@@ -171,10 +169,9 @@ bool BufferHold::add_buffer(PyObject* object, std::vector<LocalPiece>& pieces) {
     uint64_t element_bytes = 0;
     return tensor_memory(object, address, bytes, element_bytes) && append(address, bytes, pieces);
   }
-  return fail(fmt::format(
-      "{} is no buffer: give an object with the buffer protocol, a CPU tensor, or a pair "
-      "(address, bytes)",
-      type_name(object)));
+  return fail(type_name(object) +
+              " is no buffer: give an object with the buffer protocol, a CPU tensor, or a "
+              "pair (address, bytes)");
 }
 
 bool BufferHold::add_object(PyObject* object, std::vector<LocalPiece>& pieces) {
@@ -201,16 +198,15 @@ bool BufferHold::indices(PyObject* object, std::span<const int64_t>& out) {
   if (PyObject_CheckBuffer(object) == 1) {
     Py_buffer buffer;
     if (PyObject_GetBuffer(object, &buffer, PyBUF_ND | PyBUF_FORMAT) != 0) {
-      return fail(fmt::format("host indices: {}: {}", type_name(object), take_python_error()));
+      return fail("host indices: " + type_name(object) + ": " + take_python_error());
     }
     buffers_.push_back(buffer);
     const char* format = buffer.format == nullptr ? "B" : buffer.format;
     format += *format == '@' || *format == '=' || *format == '<' ? 1 : 0;
     const bool is_int64 = buffer.itemsize == sizeof(int64_t) && (*format == 'l' || *format == 'q');
     if (buffer.ndim != 1 || !is_int64) {
-      return fail(
-          fmt::format("host indices must be one-dimensional int64, not {} dimensions of format {}",
-                      buffer.ndim, format));
+      return fail("host indices must be one-dimensional int64, not " + std::to_string(buffer.ndim) +
+                  " dimensions of format " + format);
     }
     address = reinterpret_cast<uintptr_t>(buffer.buf);
     bytes = static_cast<uint64_t>(buffer.len);
@@ -220,12 +216,12 @@ bool BufferHold::indices(PyObject* object, std::span<const int64_t>& out) {
       return false;
     }
     if (element_bytes != sizeof(int64_t)) {
-      return fail(
-          fmt::format("host indices must be int64, not {} bytes per element", element_bytes));
+      return fail("host indices must be int64, not " + std::to_string(element_bytes) +
+                  " bytes per element");
     }
   } else {
-    return fail(fmt::format("host indices: {} is neither an int64 array nor a CPU tensor",
-                            type_name(object)));
+    return fail("host indices: " + type_name(object) +
+                " is neither an int64 array nor a CPU tensor");
   }
   // NOLINTNEXTLINE(performance-no-int-to-ptr)
   out = {reinterpret_cast<const int64_t*>(static_cast<uintptr_t>(address)),

@@ -2,8 +2,6 @@
 
 #include <cstring>
 
-#include <fmt/format.h>
-
 #include "dataplane/base/assert.h"
 
 namespace peercache {
@@ -11,17 +9,18 @@ namespace peercache {
 namespace {
 
 void add_text(std::string& out, std::string_view name, std::string_view value) {
-  fmt::format_to(std::back_inserter(out), " {}={}:{}", name, value.size(), value);
+  out.append(" ").append(name).append("=").append(std::to_string(value.size())).append(":");
+  out.append(value);
 }
 
 void add_number(std::string& out, std::string_view name, uint64_t value) {
-  fmt::format_to(std::back_inserter(out), " {}={}", name, value);
+  out.append(" ").append(name).append("=").append(std::to_string(value));
 }
 
 }  // namespace
 
 std::string PageNamespace::to_text() const {
-  std::string text = fmt::format("format={}", kFormatVersion);
+  std::string text = "format=" + std::to_string(kFormatVersion);
   add_text(text, "prefix", prefix);
   add_text(text, "model", model);
   add_text(text, "tag", tag);
