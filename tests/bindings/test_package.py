@@ -173,6 +173,7 @@ def test_logging_costs_no_call_its_time(runtime_dir):
         logger.setLevel(logging.DEBUG)
         logger.addHandler(Slow())
         node = peercache.Node(small_options(sys.argv[1]), log_level="debug")
+        peercache._native._write_log("a line")
         assert entered.wait(10)
         since = time.monotonic()
         node.put("k", b"x" * 4096)
