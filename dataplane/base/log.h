@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <atomic>
+#include <concepts>
 #include <cstdint>
 #include <string_view>
+#include <type_traits>
+#include <utility>
 
 #include "dataplane/base/clock.h"
-#include "dataplane/base/strong_id.h"
 #include "dataplane/base/units.h"
 
 namespace peercache {
@@ -73,10 +75,25 @@ namespace detail {
 [[nodiscard]] bool log_enabled(LogLevel level) noexcept;
 void log_write(LogLevel level, const char* file, int line, fmt::string_view format, fmt::format_args values) noexcept;
 
+/// Strong ids, Bytes and durations are logged as their bare number; everything else as it is. (Formatters of fmt would
+/// need its large header in every file that logs.)
+template <class Value>
+[[nodiscard]] decltype(auto) loggable(const Value& value) noexcept {
+  if constexpr (requires { typename Value::rep; value.count(); }) {
+    return value.count();
+  } else if constexpr (requires { typename Value::rep; value.value(); } || std::same_as<Value, Bytes>) {
+    return value.value();
+  } else {
+    return (value);
+  }
+}
+template <class Value>
+using Loggable = std::remove_cvref_t<decltype(loggable(std::declval<const Value&>()))>;
+
 template <class... Values>
-void log_message(LogLevel level, const char* file, int line, fmt::format_string<Values...> format,
-                 Values&&... values) noexcept {
-  log_write(level, file, line, format, fmt::make_format_args(values...));
+void log_message(LogLevel level, const char* file, int line, fmt::format_string<Loggable<Values>...> format,
+                 const Values&... values) noexcept {
+  log_write(level, file, line, format, fmt::make_format_args(loggable(values)...));
 }
 
 }  // namespace detail
@@ -110,16 +127,3 @@ void log_message(LogLevel level, const char* file, int line, fmt::format_string<
   } while (false)
 
 }  // namespace peercache
-
-template <class Tag, class Rep>
-struct fmt::formatter<peercache::StrongId<Tag, Rep>> : fmt::formatter<Rep> {
-  auto format(const peercache::StrongId<Tag, Rep>& id, fmt::format_context& context) const {
-    return fmt::formatter<Rep>::format(id.value(), context);
-  }
-};
-template <>
-struct fmt::formatter<peercache::Bytes> : fmt::formatter<uint64_t> {
-  auto format(const peercache::Bytes& bytes, fmt::format_context& context) const {
-    return fmt::formatter<uint64_t>::format(bytes.value(), context);
-  }
-};
