@@ -4,8 +4,8 @@ add_library(pc_warnings INTERFACE)
 target_compile_options(pc_warnings INTERFACE
   -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Wold-style-cast -Wundef
   $<$<BOOL:${PC_WERROR}>:-Werror>
-  # The sanitizer's own fences are understood by clang only; g++ warns for each one.
-  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety>)
+  # Clang counts changes of sign as conversions and g++ does not: one meaning for both, or half of us find out late.
+  $<$<CXX_COMPILER_ID:Clang>:-Wthread-safety;-Wno-sign-conversion>)
 
 add_library(pc_build INTERFACE)
 # Logs and asserts carry base names; debug information is independent of where the tree lies.
@@ -28,15 +28,19 @@ function(pc_add_folders)
   endforeach()
 endfunction()
 
-# pc_add_library(<name> [SOURCES ...] [HEADERS ...] [DEPENDS ...] [PRIVATE_DEPENDS ...])
+# pc_add_library(<name> [SOURCES ...] [HEADERS ...] [DEPENDS ...] [PRIVATE_DEPENDS ...] [HEAVY])
 # Without SOURCES the library is header-only. Includes are written from the root of the tree.
+# HEAVY: its sources include heavy headers (scripts/heavy.txt) and are not run through clang-tidy.
 function(pc_add_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "HEAVY" "" "SOURCES;HEADERS;DEPENDS;PRIVATE_DEPENDS")
   pc_check_arguments(${name} "${arg_UNPARSED_ARGUMENTS}")
   if(arg_SOURCES)
     add_library(${name} STATIC ${arg_SOURCES})
     set(scope PUBLIC)
     target_link_libraries(${name} PRIVATE pc_warnings PUBLIC pc_build)
+    if(PC_CLANG_TIDY AND NOT arg_HEAVY)
+      set_target_properties(${name} PROPERTIES CXX_CLANG_TIDY "${PC_CLANG_TIDY}")
+    endif()
   else()
     add_library(${name} INTERFACE)
     set(scope INTERFACE)
