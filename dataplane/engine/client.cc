@@ -54,10 +54,9 @@ Result<std::unique_ptr<Client>> Client::open(ClientIndex index,
     slot.handle = handle;
     slot.lane = lane;
     slot.index = handle->index();
-    slot.wake = handle->client_driven() ? nullptr : handle->wake_event();
-    PC_ASSERT(slot.wake != nullptr || handle->client_driven(), handle->index());
+    slot.driven = handle->client_driven();
     slot.room = static_cast<uint32_t>(lane->requests.room());
-    state->loads[state->rail_count].client_driven = handle->client_driven();
+    state->loads[state->rail_count].client_driven = slot.driven;
     ++state->rail_count;
   }
   state->striping.lane_window_bytes = options.lane_window_bytes;
