@@ -91,7 +91,8 @@ OpStatus Client::status(Ticket ticket, uint32_t op_index) const {
 }
 
 const SlotHeader& Client::header(Ticket ticket, uint32_t op_index) const {
-  PC_ASSERT(status(ticket, op_index) == OpStatus::kOk, op_index);
+  const OpStatus ended = status(ticket, op_index);
+  PC_ASSERT(ended == OpStatus::kOk || ended == OpStatus::kStale, op_index, ended);
   return state_->records[state_->tickets.records(ticket.index)[op_index]].landing;
 }
 
