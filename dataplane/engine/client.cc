@@ -54,10 +54,9 @@ Result<std::unique_ptr<Client>> Client::open(ClientIndex index,
     slot.handle = handle;
     slot.lane = lane;
     slot.index = handle->index();
-    slot.wake = handle->client_driven() ? nullptr : handle->wake_event();
-    PC_ASSERT(slot.wake != nullptr || handle->client_driven(), handle->index());
+    slot.driven = handle->client_driven();
     slot.room = static_cast<uint32_t>(lane->requests.room());
-    state->loads[state->rail_count].client_driven = handle->client_driven();
+    state->loads[state->rail_count].client_driven = slot.driven;
     ++state->rail_count;
   }
   state->striping.lane_window_bytes = options.lane_window_bytes;
@@ -92,7 +91,8 @@ OpStatus Client::status(Ticket ticket, uint32_t op_index) const {
 }
 
 const SlotHeader& Client::header(Ticket ticket, uint32_t op_index) const {
-  PC_ASSERT(status(ticket, op_index) == OpStatus::kOk, op_index);
+  const OpStatus ended = status(ticket, op_index);
+  PC_ASSERT(ended == OpStatus::kOk || ended == OpStatus::kStale, op_index, ended);
   return state_->records[state_->tickets.records(ticket.index)[op_index]].landing;
 }
 

@@ -64,7 +64,7 @@ class Client {
   /// Outcome of operation `op_index`. REQUIRES: the ticket is not stale; op_index < size of the batch.
   OpStatus status(Ticket ticket, uint32_t op_index) const;
 
-  /// Header as it was read after the bytes of a validated READ that ended kOk.
+  /// Header as it was read after the bytes of a validated READ. REQUIRES: it ended kOk or kStale.
   const SlotHeader& header(Ticket ticket, uint32_t op_index) const;
 
   /// Asks for the end of a batch; its operations end as kCancelled or with their true outcome. Does not wait.

@@ -40,7 +40,7 @@ uint32_t Client::State::progress() noexcept {
     if (rail.ops_in_flight == 0) {
       continue;
     }
-    if (rail.wake == nullptr) {
+    if (rail.driven) {
       work += static_cast<uint32_t>(rail.handle->poll_once(now));
     }
     work += drain(i);

@@ -54,7 +54,7 @@ struct Client::State {
   struct RailSlot {
     RailHandle* handle = nullptr;
     Lane* lane = nullptr;
-    WakeEvent* wake = nullptr;  ///< null for client-driven rails
+    bool driven = false;        ///< by this client
     uint32_t room = 0;          ///< lower bound of free entries in the lane, staged ones taken off
     uint32_t ops_in_flight = 0;
     uint32_t staged_count = 0;
@@ -132,7 +132,6 @@ struct Client::State {
   std::array<RailSlot, limits::kRailsMax> rails{};
   std::array<RailLoad, limits::kRailsMax> loads{};
   uint32_t rail_count = 0;
-  RailMask client_driven = 0;
   StripingPolicy striping{};
 
   TicketTable tickets;

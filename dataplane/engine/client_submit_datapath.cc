@@ -196,10 +196,10 @@ void Client::State::end_call() noexcept {
     }
     if (rail.pushed) {
       rail.pushed = false;
-      if (rail.wake != nullptr) {
-        rail.wake->wake_if_sleeping();
-      } else {
+      if (rail.driven) {
         rail.handle->poll_once(now);  // the first bytes move at once
+      } else if (WakeEvent* wake = rail.handle->wake_event(); wake != nullptr) {
+        wake->wake_if_sleeping();
       }
     }
   }
@@ -223,7 +223,7 @@ void Client::State::refresh_loads() noexcept {
       rail.room = static_cast<uint32_t>(rail.lane->requests.room());
     }
     load.has_room = rail.room != 0;
-    if (ask_others && rail.wake != nullptr) {
+    if (ask_others && !rail.driven) {
       const uint64_t all = rail.handle->stats().bytes_in_flight;
       rail.bytes_others = all > load.bytes_mine ? all - load.bytes_mine : 0;
     }

@@ -63,7 +63,7 @@ bool Client::State::completions_waiting() const noexcept {
 
 bool Client::State::only_client_driven_work() const noexcept {
   for (uint32_t i = 0; i < rail_count; ++i) {
-    if (rails[i].ops_in_flight != 0 && rails[i].wake != nullptr) {
+    if (rails[i].ops_in_flight != 0 && !rails[i].driven) {
       return false;
     }
   }
@@ -78,7 +78,7 @@ bool Client::arm_event() {
     return false;
   }
   for (uint32_t i = 0; i < state.rail_count; ++i) {
-    if (state.rails[i].ops_in_flight != 0 && state.rails[i].wake == nullptr) {
+    if (state.rails[i].ops_in_flight != 0 && state.rails[i].driven) {
       return false;  // nobody but the caller drives that rail
     }
   }

@@ -34,8 +34,7 @@ struct EngineRails {
 /// sleep until a deadline when none is left; an SPSC ring has one thread at each end and no such sleep. It is taken twice
 /// per call (not per operation), held for a few instructions, and never by a rail.
 ///
-/// THREAD:     open and destructor: the composition root, before the rails' threads start and after they ended; lease,
-///             give_back, stats: any.
+/// THREAD:     open and destructor: the composition root; lease, give_back, stats: any.
 /// OWNS:       clients and rails. BORROWS: the peer directory.
 /// INVARIANTS: (E1) a client is leased at most once at a time. (E2) the client given back last is lent first: its records
 ///             and lanes are still in a cache.

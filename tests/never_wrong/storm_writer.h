@@ -1,0 +1,73 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "dataplane/pool/published_pool.h"
+#include "tests/support/page_pattern.h"
+
+namespace peercache::test {
+
+/// The owner in a storm: puts one object after the other into a pool that is always full, in small steps between which
+/// readers may look: a slot taken, its life begun, the bytes written piece by piece, published, the agent's turn.
+///
+/// THREAD:     one.
+/// OWNS:       the pool. BORROWS: its memory, the pattern.
+class StormWriter : public PoolListener {
+ public:
+  static constexpr size_t kClasses = 3;
+  /// Most objects are of the smallest class, so that runs are cheap; the others make extents change hands.
+  static constexpr std::array<uint32_t, kClasses> kLengths{4096, 8192, 12288};
+
+  StormWriter(const PoolMemory& memory, const PagePattern& pattern, uint64_t seed, NodeId node);
+
+  /// One step of the present put, or the agent's turn.
+  void step();
+
+  /// Locations that readers may hold: oldest first, also some that were retired lately.
+  [[nodiscard]] size_t known_count() const { return known_.size() - head_; }
+  /// Draws one; with a bias for those that will be overwritten soon.
+  [[nodiscard]] const Location& pick(TestRandom& random) const;
+
+  [[nodiscard]] uint64_t puts() const { return puts_; }
+  [[nodiscard]] PublishedPool& pool() { return *pool_; }
+
+  void on_published(const Location& location) override;
+  void on_retired(const Location& location) override;
+
+ private:
+  enum class Stage : uint8_t { kTake, kBegin, kFill, kPublish };
+  static constexpr uint32_t kFillSteps = 3;
+  static constexpr size_t kRetiredKept = 24;
+
+  void choose_next();
+
+  const PagePattern& pattern_;
+  TestRandom random_;
+  std::unique_ptr<PublishedPool> pool_;
+  PoolClient* client_ = nullptr;
+  std::array<SizeClassIndex, kClasses> classes_{};
+
+  Stage stage_ = Stage::kTake;
+  uint32_t fill_step_ = 0;
+  size_t class_ = 0;
+  Key128 key_{};
+  SlotGrant grant_{};
+  Generation generation_{};
+  uint64_t next_number_ = 0;
+  uint64_t sequence_ = 0;
+  uint64_t puts_ = 0;
+  uint64_t steps_ = 0;
+  int64_t now_ns_ = 0;
+
+  // Locations as published; entries before head_ were retired more than kRetiredKept retirements ago.
+  std::vector<Location> known_;
+  size_t head_ = 0;
+  size_t retired_ = 0;
+};
+
+}  // namespace peercache::test
