@@ -1,5 +1,6 @@
 #include "perf/harness/allocation_count.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
