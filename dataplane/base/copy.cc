@@ -14,13 +14,15 @@ namespace peercache {
 
 namespace {
 
-// libc's copy is watched by the thread sanitizer, and the race with the source is intended (design 6): under the
-// sanitizer bytes go through the one function that it skips.
+// libc's copy is watched by the thread sanitizer, and the race with the source is intended (design
+// 6): under the sanitizer bytes go through the one function that it skips.
 PC_RACY inline void copy_plain(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 #if PC_TSAN
   racy_copy(to, from, bytes);
 #else
-  std::memcpy(to, from, bytes);
+  if (bytes != 0) {  // an empty range may be null, which memcpy does not allow
+    std::memcpy(to, from, bytes);
+  }
 #endif
 }
 
@@ -33,12 +35,26 @@ size_t head_bytes(const std::byte* to, size_t alignment, size_t bytes) noexcept 
   return head < bytes ? head : bytes;
 }
 
-// Four lines per turn keep enough loads in flight to hide DRAM latency. Stores are aligned: a non-temporal store that
-// straddles lines would split.
+<<<<<<< HEAD
+// Four lines per turn keep enough loads in flight to hide DRAM latency. Stores are aligned: a
+// non-temporal store that straddles lines would split.
+=======
+// Four lines per turn keep enough loads in flight to hide DRAM latency; the prefetch is what the
+// hardware prefetcher does not do across a 4 KiB page. Stores are aligned: a non-temporal store
+// that straddles lines would split.
+>>>>>>> main
 constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
 
-[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to, const std::byte* from, size_t bytes,
-                                                    const std::byte* ahead) noexcept {
+<<<<<<< HEAD
+[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
+                                                 const std::byte* from,
+                                                 size_t bytes,
+                                                 const std::byte* ahead) noexcept {
+=======
+[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
+                                                 const std::byte* from,
+                                                 size_t bytes) noexcept {
+>>>>>>> main
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
@@ -59,8 +75,16 @@ constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
   copy_plain(to, from, bytes);
 }
 
-[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to, const std::byte* from, size_t bytes,
-                                                    const std::byte* ahead) noexcept {
+<<<<<<< HEAD
+[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
+                                                      const std::byte* from,
+                                                      size_t bytes,
+                                                      const std::byte* ahead) noexcept {
+=======
+[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
+                                                      const std::byte* from,
+                                                      size_t bytes) noexcept {
+>>>>>>> main
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
@@ -88,7 +112,10 @@ CopyKernel probe_kernel() noexcept {
   return __builtin_cpu_supports("avx2") ? CopyKernel::kAvx2 : CopyKernel::kPlain;
 }
 
-void stream_ahead(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes,
+void stream_ahead(CopyKernel kernel,
+                  std::byte* to,
+                  const std::byte* from,
+                  size_t bytes,
                   const std::byte* ahead) noexcept {
   switch (kernel) {
     case CopyKernel::kAvx512:
@@ -106,7 +133,10 @@ void stream_ahead(CopyKernel kernel, std::byte* to, const std::byte* from, size_
 
 CopyKernel probe_kernel() noexcept { return CopyKernel::kPlain; }
 
-void stream_ahead(CopyKernel /*kernel*/, std::byte* to, const std::byte* from, size_t bytes,
+void stream_ahead(CopyKernel /*kernel*/,
+                  std::byte* to,
+                  const std::byte* from,
+                  size_t bytes,
                   const std::byte* ahead) noexcept {
   prefetch_bytes(ahead, bytes);
   copy_plain(to, from, bytes);
@@ -148,7 +178,10 @@ void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) noexcept {
   }
 }
 
-void copy_bytes_ahead(std::byte* to, const std::byte* from, size_t bytes, const std::byte* ahead) noexcept {
+void copy_bytes_ahead(std::byte* to,
+                      const std::byte* from,
+                      size_t bytes,
+                      const std::byte* ahead) noexcept {
   if (bytes < kStreamingPieceBytesMin) {
     prefetch_bytes(ahead, bytes);
     copy_plain(to, from, bytes);
@@ -161,7 +194,10 @@ void copy_bytes_cached(std::byte* to, const std::byte* from, size_t bytes) noexc
   copy_plain(to, from, bytes);
 }
 
-void test_copy_streaming(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+void test_copy_streaming(CopyKernel kernel,
+                         std::byte* to,
+                         const std::byte* from,
+                         size_t bytes) noexcept {
   stream(kernel, to, from, bytes);
 }
 
