@@ -20,9 +20,7 @@ PC_RACY inline void copy_plain(std::byte* to, const std::byte* from, size_t byte
 #if PC_TSAN
   racy_copy(to, from, bytes);
 #else
-  if (bytes != 0) {  // an empty range may be null, which memcpy does not allow
-    std::memcpy(to, from, bytes);
-  }
+  std::memcpy(to, from, bytes);
 #endif
 }
 
@@ -35,26 +33,14 @@ size_t head_bytes(const std::byte* to, size_t alignment, size_t bytes) noexcept 
   return head < bytes ? head : bytes;
 }
 
-<<<<<<< HEAD
 // Four lines per turn keep enough loads in flight to hide DRAM latency. Stores are aligned: a
 // non-temporal store that straddles lines would split.
-=======
-// Four lines per turn keep enough loads in flight to hide DRAM latency; the prefetch is what the
-// hardware prefetcher does not do across a 4 KiB page. Stores are aligned: a non-temporal store
-// that straddles lines would split.
->>>>>>> main
 constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
 
-<<<<<<< HEAD
 [[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
                                                  const std::byte* from,
                                                  size_t bytes,
                                                  const std::byte* ahead) noexcept {
-=======
-[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
-                                                 const std::byte* from,
-                                                 size_t bytes) noexcept {
->>>>>>> main
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
@@ -75,16 +61,10 @@ constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
   copy_plain(to, from, bytes);
 }
 
-<<<<<<< HEAD
 [[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
                                                       const std::byte* from,
                                                       size_t bytes,
                                                       const std::byte* ahead) noexcept {
-=======
-[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
-                                                      const std::byte* from,
-                                                      size_t bytes) noexcept {
->>>>>>> main
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;

@@ -1,11 +1,10 @@
 // The accepting side: checks who connects, answers with own regions, and serves WRITEs into them.
 
-#include <sys/epoll.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <span>
+#include <sys/epoll.h>
+#include <sys/socket.h>
 #include <utility>
 
 #include "dataplane/base/copy.h"
@@ -18,7 +17,8 @@ namespace peercache {
 namespace {
 
 constexpr int kAcceptsPerTurn = 16;
-// With no descriptor left the connection stays in the queue, and the socket readable: look away for a while.
+// With no descriptor left the connection stays in the queue, and the socket readable: look away for
+// a while.
 constexpr Nanos kAcceptPause = std::chrono::milliseconds(100);
 
 }  // namespace
@@ -57,7 +57,8 @@ void ShmEndpoint::admit(UniqueFd fd, Nanos now) {
     counters_.refused_by_us.add();
     return;  // a flood: not even a reason
   }
-  ShmConnection& connection = add_connection(std::make_unique<ShmConnection>(ShmSide::kInbound, std::move(fd)));
+  ShmConnection& connection =
+      add_connection(std::make_unique<ShmConnection>(ShmSide::kInbound, std::move(fd)));
   epoll_event event = {};
   event.events = EPOLLIN;
   event.data.ptr = &connection;
@@ -70,7 +71,9 @@ void ShmEndpoint::admit(UniqueFd fd, Nanos now) {
     return refuse(connection, allowed.error(), "", now);
   }
   if (full) {
-    refuse(connection, make_error(Errc::kTooManyPeers, "{} connections are open already", options_.inbound_max_count),
+    refuse(connection,
+           make_error(Errc::kTooManyPeers, "{} connections are open already",
+                      options_.inbound_max_count),
            "", now);
   }
 }
@@ -83,8 +86,8 @@ void ShmEndpoint::on_inbound_frame(ShmConnection& connection, const ShmFrame& fr
   }
   if (kind == ShmFrameKind::kRefused) {
     counters_.refused_by_peer.add();
-    PC_LOG_LIMITED(refusals_logged_, LogLevel::kWarn, "shm peer {} refuses us: {}", connection.peer_name,
-                   parse_refusal(frame));
+    PC_LOG_LIMITED(refusals_logged_, LogLevel::kWarn, "shm peer {} refuses us: {}",
+                   connection.peer_name, parse_refusal(frame));
     return close(connection);
   }
   if (connection.state == ShmState::kHello && kind == ShmFrameKind::kHello) {
@@ -104,7 +107,8 @@ void ShmEndpoint::on_inbound_frame(ShmConnection& connection, const ShmFrame& fr
     return;
   }
   counters_.protocol_errors.add();
-  lose(connection, make_error(Errc::kBadEnum, "a frame of kind {} in state {}", kind, connection.state));
+  lose(connection,
+       make_error(Errc::kBadEnum, "a frame of kind {} in state {}", kind, connection.state));
 }
 
 void ShmEndpoint::answer_hello(ShmConnection& connection, const ShmFrame& frame, Nanos now) {
@@ -115,7 +119,8 @@ void ShmEndpoint::answer_hello(ShmConnection& connection, const ShmFrame& frame,
   }
   connection.peer_name = theirs->node_name;
   if (auto agreed = check_hello(hello_, *theirs); !agreed) {
-    return refuse(connection, make_error(Errc::kPeerRefused, "the hellos do not agree"), agreed.error(), now);
+    return refuse(connection, make_error(Errc::kPeerRefused, "the hellos do not agree"),
+                  agreed.error(), now);
   }
   append_shm_frame(connection.stream.out(), ShmFrameKind::kHello, 0, encode_hello(hello_));
   const std::span<const int> fds(region_fds_);
@@ -138,7 +143,8 @@ void ShmEndpoint::serve_chunk(ShmConnection& connection, const ShmFrame& frame, 
     connection.write_request_id = chunk.request_id;
     connection.write_status = OpStatus::kOk;
   }
-  std::byte* place = writable_place(own_regions_, chunk.region, chunk.offset_bytes, view->bytes.size());
+  std::byte* place =
+      writable_place(own_regions_, chunk.region, chunk.offset_bytes, view->bytes.size());
   if (place == nullptr) {
     connection.write_status = OpStatus::kOutOfBounds;
   } else if (connection.write_status == OpStatus::kOk) {

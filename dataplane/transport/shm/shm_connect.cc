@@ -1,10 +1,9 @@
 // The connecting side: says hello, checks and maps the acceptor's regions, and brings the peer up.
 
-#include <sys/epoll.h>
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <sys/epoll.h>
+#include <sys/mman.h>
 #include <utility>
 
 #include "dataplane/transport/shm/shm_endpoint.h"
@@ -14,9 +13,10 @@
 namespace peercache {
 
 Result<void> ShmEndpoint::connect(const std::string& name, uint64_t cookie_id, Nanos now) {
-  const auto outbound_count = std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
-    return connection->side == ShmSide::kOutbound && connection->state != ShmState::kClosed;
-  });
+  const auto outbound_count =
+      std::count_if(connections_.begin(), connections_.end(), [](const auto& connection) {
+        return connection->side == ShmSide::kOutbound && connection->state != ShmState::kClosed;
+      });
   if (static_cast<size_t>(outbound_count) >= limits::kPeersMax) {
     return make_error(Errc::kTooManyPeers, "{} peers are connected already", outbound_count);
   }
@@ -25,7 +25,8 @@ Result<void> ShmEndpoint::connect(const std::string& name, uint64_t cookie_id, N
   if (!socket && socket.error().code != Errc::kBusy) {
     return socket.error();
   }
-  auto connection = std::make_unique<ShmConnection>(ShmSide::kOutbound, socket ? std::move(*socket) : UniqueFd());
+  auto connection =
+      std::make_unique<ShmConnection>(ShmSide::kOutbound, socket ? std::move(*socket) : UniqueFd());
   connection->path = std::move(path);
   connection->cookie_id = cookie_id;
   connection->state = ShmState::kConnecting;
@@ -53,7 +54,8 @@ void ShmEndpoint::retry_connect(ShmConnection& connection, Nanos now) {
   event.events = EPOLLIN;
   event.data.ptr = &connection;
   if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.stream.fd(), &event) != 0) {
-    return lose(connection, make_system_error(Errc::kSystem, errno, "adding a connection to an epoll"));
+    return lose(connection,
+                make_system_error(Errc::kSystem, errno, "adding a connection to an epoll"));
   }
   // The listener's credentials: a socket that someone else put there is not a peer.
   if (auto allowed = check_peer_uid(connection.stream.fd(), peer_uid_); !allowed) {
@@ -69,7 +71,8 @@ void ShmEndpoint::on_outbound_frame(ShmConnection& connection, const ShmFrame& f
   if (kind == ShmFrameKind::kRefused && connection.state != ShmState::kOpen) {
     counters_.refused_by_peer.add();
     close(connection);
-    return listener_.on_peer_refused(connection.cookie_id, make_error(Errc::kPeerRefused, "the peer refused us"),
+    return listener_.on_peer_refused(connection.cookie_id,
+                                     make_error(Errc::kPeerRefused, "the peer refused us"),
                                      parse_refusal(frame));
   }
   if (connection.state == ShmState::kHello && kind == ShmFrameKind::kHello) {
@@ -82,7 +85,8 @@ void ShmEndpoint::on_outbound_frame(ShmConnection& connection, const ShmFrame& f
     return take_write_done(connection, frame);
   }
   counters_.protocol_errors.add();
-  lose(connection, make_error(Errc::kBadEnum, "a frame of kind {} in state {}", kind, connection.state));
+  lose(connection,
+       make_error(Errc::kBadEnum, "a frame of kind {} in state {}", kind, connection.state));
 }
 
 void ShmEndpoint::take_hello(ShmConnection& connection, const ShmFrame& frame, Nanos now) {
@@ -92,16 +96,20 @@ void ShmEndpoint::take_hello(ShmConnection& connection, const ShmFrame& frame, N
     return refuse(connection, theirs.error(), "", now);
   }
   if (auto agreed = check_hello(hello_, *theirs); !agreed) {
-    return refuse(connection, make_error(Errc::kPeerRefused, "the hellos do not agree"), agreed.error(), now);
+    return refuse(connection, make_error(Errc::kPeerRefused, "the hellos do not agree"),
+                  agreed.error(), now);
   }
   if (auto checked = check_region_table(theirs->regions); !checked) {
     return refuse(connection, checked.error(), "", now);
   }
   connection.mapping = std::make_unique<ShmPeerMapping>();
   for (const RegionDescriptor& region : theirs->regions) {
-    if (region.region.value() >= connection.mapping->regions.size() || region.kind == RegionKind::kDestination) {
-      return refuse(connection, make_error(Errc::kTooManyRegions, "region {} of kind {}", region.region, region.kind),
-                    "", now);
+    if (region.region.value() >= connection.mapping->regions.size() ||
+        region.kind == RegionKind::kDestination) {
+      return refuse(
+          connection,
+          make_error(Errc::kTooManyRegions, "region {} of kind {}", region.region, region.kind), "",
+          now);
     }
   }
   connection.hello = std::move(*theirs);
@@ -119,18 +127,21 @@ void ShmEndpoint::take_regions(ShmConnection& connection, const ShmFrame& frame,
   }
   const std::vector<RegionDescriptor>& table = connection.hello.regions;
   const size_t count = frame.header.fd_count;
-  if (message->first_index != connection.mapped_count || count > table.size() - connection.mapped_count) {
+  if (message->first_index != connection.mapped_count ||
+      count > table.size() - connection.mapped_count) {
     counters_.protocol_errors.add();
-    return refuse(connection,
-                  make_error(Errc::kBadLength, "descriptors of regions {} and {} more, expected {} of {}",
-                             message->first_index, count, connection.mapped_count, table.size()),
-                  "", now);
+    return refuse(
+        connection,
+        make_error(Errc::kBadLength, "descriptors of regions {} and {} more, expected {} of {}",
+                   message->first_index, count, connection.mapped_count, table.size()),
+        "", now);
   }
   std::vector<UniqueFd> fds;
   if (!connection.stream.take_fds(count, fds)) {
     counters_.protocol_errors.add();
-    return refuse(connection, make_error(Errc::kTruncated, "{} descriptors announced, {} came", count,
-                                         connection.stream.fds_waiting()),
+    return refuse(connection,
+                  make_error(Errc::kTruncated, "{} descriptors announced, {} came", count,
+                             connection.stream.fds_waiting()),
                   "", now);
   }
   for (const UniqueFd& fd : fds) {
@@ -153,8 +164,10 @@ void ShmEndpoint::take_regions(ShmConnection& connection, const ShmFrame& frame,
 void ShmEndpoint::bring_up(ShmConnection& connection, Nanos now) {
   if (connection.stream.fds_waiting() != 0) {
     counters_.protocol_errors.add();
-    return refuse(connection, make_error(Errc::kBadLength, "{} descriptors too many", connection.stream.fds_waiting()),
-                  "", now);
+    return refuse(
+        connection,
+        make_error(Errc::kBadLength, "{} descriptors too many", connection.stream.fds_waiting()),
+        "", now);
   }
   auto peer = listener_.on_peer_up(connection.cookie_id, connection.hello, *connection.mapping);
   if (!peer) {
@@ -164,7 +177,8 @@ void ShmEndpoint::bring_up(ShmConnection& connection, Nanos now) {
   PC_ASSERT(by_peer_[peer->value()] == nullptr, *peer);
   connection.peer = *peer;
   connection.published = connection.mapping.get();
-  connection.populating = !connection.mapping->mappings.empty() && options_.populate_step_bytes != 0;
+  connection.populating =
+      !connection.mapping->mappings.empty() && options_.populate_step_bytes != 0;
   populating_count_ += connection.populating ? 1 : 0;
   by_peer_[peer->value()] = &connection;
   table_.publish(*peer, std::move(connection.mapping));
@@ -173,16 +187,19 @@ void ShmEndpoint::bring_up(ShmConnection& connection, Nanos now) {
   counters_.peers_up.set(counters_.peers_up.value() + 1);
   PC_LOG_INFO("shm peer {} up: {}, {} regions, {} bytes", *peer, connection.hello.node_name,
               connection.hello.regions.size(), connection.published->mapped_bytes);
-  append_shm_frame(connection.stream.out(), ShmFrameKind::kAccepted, 0, std::span<const std::byte>());
+  append_shm_frame(connection.stream.out(), ShmFrameKind::kAccepted, 0,
+                   std::span<const std::byte>());
   send_pending(connection, now);
 }
 
 void ShmEndpoint::populate_step(ShmConnection& connection) {
   const std::vector<UniqueMapping>& mappings = connection.published->mappings;
   const MappedRange range = mappings[connection.populate_index].get();
-  const uint64_t step = std::min<uint64_t>(options_.populate_step_bytes, range.bytes - connection.populate_bytes);
+  const uint64_t step =
+      std::min<uint64_t>(options_.populate_step_bytes, range.bytes - connection.populate_bytes);
   // A hint (Linux 5.14): without it, or without memory for it, clients take the faults.
-  const bool done = ::madvise(range.data + connection.populate_bytes, step, MADV_POPULATE_READ) != 0;
+  const bool done =
+      ::madvise(range.data + connection.populate_bytes, step, MADV_POPULATE_READ) != 0;
   connection.populate_bytes += step;
   if (connection.populate_bytes == range.bytes) {
     ++connection.populate_index;

@@ -38,7 +38,8 @@ IoOutcome ShmStream::fill() {
 }
 
 Result<std::optional<ShmFrame>> ShmStream::next_frame() {
-  return parse_shm_frame(std::span<const std::byte>(in_).subspan(in_begin_, in_end_ - in_begin_), need_bytes_);
+  return parse_shm_frame(std::span<const std::byte>(in_).subspan(in_begin_, in_end_ - in_begin_),
+                         need_bytes_);
 }
 
 bool ShmStream::take_fds(size_t count, std::vector<UniqueFd>& fds) {
@@ -54,7 +55,8 @@ bool ShmStream::take_fds(size_t count, std::vector<UniqueFd>& fds) {
 
 void ShmStream::append_fds(uint32_t first_index, std::span<const int> fds) {
   marks_.push_back({out_.size(), std::vector<int>(fds.begin(), fds.end())});
-  append_shm_frame(out_, ShmFrameKind::kRegionFds, static_cast<uint16_t>(fds.size()), ShmRegionFds{first_index, 0});
+  append_shm_frame(out_, ShmFrameKind::kRegionFds, static_cast<uint16_t>(fds.size()),
+                   ShmRegionFds{first_index, 0});
 }
 
 void ShmStream::drop_sent() {
@@ -79,7 +81,8 @@ IoOutcome ShmStream::drain() {
     } else if (!marks_.empty()) {
       end = marks_.front().position;
     }
-    const IoResult result = send_some(fd_.get(), std::span(out_).subspan(out_begin_, end - out_begin_), fds);
+    const IoResult result =
+        send_some(fd_.get(), std::span(out_).subspan(out_begin_, end - out_begin_), fds);
     if (result.outcome != IoOutcome::kProgress) {
       drop_sent();
       return result.outcome;

@@ -20,7 +20,8 @@
 
 namespace peercache {
 
-/// Frames in and out of one non-blocking Unix socket, with descriptors. Knows nothing of their meaning.
+/// Frames in and out of one non-blocking Unix socket, with descriptors. Knows nothing of their
+/// meaning.
 ///
 /// THREAD:     the conductor.
 /// OWNS:       socket, buffers, descriptors received and not yet taken.
@@ -41,7 +42,8 @@ class ShmStream {
   /// Receives once. kEnded also for a broken rule about descriptors.
   IoOutcome fill();
 
-  /// The next whole frame, which stays valid until consume; nothing if more must arrive. Errors: of parse_shm_frame.
+  /// The next whole frame, which stays valid until consume; nothing if more must arrive. Errors: of
+  /// parse_shm_frame.
   Result<std::optional<ShmFrame>> next_frame();
   void consume(const ShmFrame& frame) noexcept { in_begin_ += frame.frame_bytes; }
   /// True while a part of a frame waits for its rest.
@@ -98,8 +100,8 @@ enum class ShmState : uint8_t {
   kFds,         ///< outbound: waiting for descriptors
   kAnswer,      ///< inbound: waiting for kAccepted
   kOpen,
-  kClosing,     ///< a refusal is being sent
-  kClosed,      ///< to be destroyed at the end of the turn
+  kClosing,  ///< a refusal is being sent
+  kClosed,   ///< to be destroyed at the end of the turn
 };
 
 /// One connection with what each side keeps of it.
@@ -121,9 +123,9 @@ struct ShmConnection {
   std::unique_ptr<ShmPeerMapping> mapping;  ///< until it is published
   uint32_t mapped_count = 0;                ///< regions that have their memory
   PeerIndex peer{};                         ///< valid in kOpen
-  std::deque<ShmOutWrite> writes;           ///< oldest first; the first unsent one is being streamed
+  std::deque<ShmOutWrite> writes;  ///< oldest first; the first unsent one is being streamed
   const ShmPeerMapping* published = nullptr;  ///< the table's, in kOpen
-  bool populating = false;                  ///< its page table is being filled, from here on
+  bool populating = false;                    ///< its page table is being filled, from here on
   size_t populate_index = 0;
   uint64_t populate_bytes = 0;
 

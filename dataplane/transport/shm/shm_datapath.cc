@@ -12,19 +12,23 @@ namespace peercache {
 
 namespace {
 
-// Slot headers and what is as small: copied word by word, never torn within a word, and before anything large.
+// Slot headers and what is as small: copied word by word, never torn within a word, and before
+// anything large.
 constexpr uint32_t kSmallBytesMax = 256;
 
-// Bytes copied per poll: some 0.2 ms, so that a cancel, a deadline or a completed header never waits longer.
+// Bytes copied per poll: some 0.2 ms, so that a cancel, a deadline or a completed header never
+// waits longer.
 constexpr uint64_t kBytesPerPoll = 2ULL << 20;
 
 // Keys searched per poll: some 50 us with cold buckets.
 constexpr uint64_t kKeysPerPoll = 512;
 
-// A copy is cut into steps of this, so that each knows what to prefetch. One page, as far as the prefetch runs ahead.
+// A copy is cut into steps of this, so that each knows what to prefetch. One page, as far as the
+// prefetch runs ahead.
 constexpr uint32_t kStepBytes = kPrefetchAheadBytes;
 
-// Whether the pieces hold exactly the bytes of the request (the engine has checked it; a WRITE would read past them).
+// Whether the pieces hold exactly the bytes of the request (the engine has checked it; a WRITE
+// would read past them).
 bool pieces_add_up(const WorkRequest& request) noexcept {
   uint64_t sum = 0;
   for (uint32_t i = 0; i < request.piece_count; ++i) {
@@ -50,7 +54,8 @@ uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
       if (request.kind == OpKind::kRead && !pieces_add_up(request)) {
         status = OpStatus::kTransportError;
       }
-      const bool is_small = request.kind == OpKind::kLookup || request.length_bytes <= kSmallBytesMax;
+      const bool is_small =
+          request.kind == OpKind::kLookup || request.length_bytes <= kSmallBytesMax;
       (is_small ? small_ : bulk_).push({request, 0, 0, 0, status});
     }
     ++accepted;
@@ -111,7 +116,8 @@ uint32_t ShmTransport::poll(std::span<Completion> completions) noexcept {
     return count;
   }
   const ShmPin pin(endpoint_.table(), port_.words[0]);
-  // The rail has fenced between a READ's completion and the post of its header; this covers the turn in between.
+  // The rail has fenced between a READ's completion and the post of its header; this covers the
+  // turn in between.
   validation_fence();
   count += run_small(pin, completions.subspan(count));
   count += run_bulk(pin, completions.subspan(count));
@@ -144,7 +150,8 @@ ShmTransport::Place ShmTransport::resolve(const ShmPin& pin, const WorkRequest& 
 uint32_t ShmTransport::run_small(const ShmPin& pin, std::span<Completion> completions) noexcept {
   // All misses of the batch are under way before the first copy waits for one.
   std::array<Place, kPollBatchMax> places;
-  const uint32_t ready = std::min({small_.count(), kPollBatchMax, static_cast<uint32_t>(completions.size())});
+  const uint32_t ready =
+      std::min({small_.count(), kPollBatchMax, static_cast<uint32_t>(completions.size())});
   for (uint32_t i = 0; i < ready; ++i) {
     places[i] = resolve(pin, small_.at(i).request);
     if (places[i].status == OpStatus::kOk && small_.at(i).request.kind == OpKind::kRead) {
@@ -170,7 +177,8 @@ uint32_t ShmTransport::run_small(const ShmPin& pin, std::span<Completion> comple
 
 bool ShmTransport::run_lookup(Pending& pending, const Place& place, uint64_t& keys_left) noexcept {
   const LookupBatch& batch = *pending.request.lookup;
-  const auto count = static_cast<uint32_t>(std::min<uint64_t>(batch.key_count - pending.done_count, keys_left));
+  const auto count =
+      static_cast<uint32_t>(std::min<uint64_t>(batch.key_count - pending.done_count, keys_left));
   lookup_buckets(reinterpret_cast<const Bucket*>(place.from), place.region_bytes / sizeof(Bucket),
                  batch.keys + pending.done_count, batch.results + pending.done_count, count);
   pending.done_count += count;
@@ -222,7 +230,10 @@ uint32_t ShmTransport::run_bulk(const ShmPin& pin, std::span<Completion> complet
   return count;
 }
 
-void ShmTransport::copy_out(Pending& pending, const Place& place, const Place& next, uint32_t next_bytes,
+void ShmTransport::copy_out(Pending& pending,
+                            const Place& place,
+                            const Place& next,
+                            uint32_t next_bytes,
                             uint64_t& bytes_left) noexcept {
   const uint32_t length = pending.request.length_bytes;
   const bool streams = length >= kStreamingBytesMin;
@@ -273,7 +284,8 @@ void ShmTransport::copy_in(Pending& pending, const Place& place, uint64_t& bytes
 }
 
 void ShmTransport::fence(PeerIndex peer) noexcept {
-  // Copies happen only inside poll: what waits is simply not begun, and what has begun does not go on.
+  // Copies happen only inside poll: what waits is simply not begun, and what has begun does not go
+  // on.
   for (Fifo* fifo : {&small_, &bulk_}) {
     for (uint32_t i = 0; i < fifo->count(); ++i) {
       Pending& pending = fifo->at(i);
@@ -296,7 +308,8 @@ void ShmTransport::send_fences() noexcept {
   for (size_t i = 0; i < fences_.size() && fences_count_ != 0; ++i) {
     for (uint64_t& word = fences_[i]; word != 0;) {
       ShmCommand command{};
-      command.peer = PeerIndex(static_cast<uint16_t>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
+      command.peer =
+          PeerIndex(static_cast<uint16_t>(i * 64 + static_cast<size_t>(__builtin_ctzll(word))));
       command.kind = ShmCommand::Kind::kFence;
       if (!port_.commands.push(command)) {
         return;  // the next poll tries again

@@ -1,12 +1,11 @@
 #include "dataplane/transport/shm/shm_endpoint.h"
 
+#include <algorithm>
+#include <cerrno>
 #include <sys/epoll.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <cerrno>
 #include <utility>
 
 #include "dataplane/transport/shm/shm_socket.h"
@@ -19,7 +18,8 @@ constexpr int kEventsPerTurn = 64;
 constexpr int kBacklog = 512;  // half of all peers start at the same moment
 // Frames taken from one connection per turn: 1 MiB of WRITEs, some 0.3 ms.
 constexpr int kFramesPerTurn = 16;
-// How often the memory of a lost peer is looked at while a client still reads it; its turns end within milliseconds.
+// How often the memory of a lost peer is looked at while a client still reads it; its turns end
+// within milliseconds.
 constexpr Nanos kReclaimInterval = std::chrono::milliseconds(2);
 // A peer whose queue of connections is full is tried again after this.
 constexpr Nanos kRetryInterval = std::chrono::milliseconds(5);
@@ -39,8 +39,10 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, ShmListener& listener)
   }
 }
 
-Result<std::unique_ptr<ShmEndpoint>> ShmEndpoint::open(const ShmOptions& options, const Hello& mine,
-                                                       std::span<const MemorySpec> regions, ShmListener& listener) {
+Result<std::unique_ptr<ShmEndpoint>> ShmEndpoint::open(const ShmOptions& options,
+                                                       const Hello& mine,
+                                                       std::span<const MemorySpec> regions,
+                                                       ShmListener& listener) {
   std::unique_ptr<ShmEndpoint> endpoint(new ShmEndpoint(options, listener));
   endpoint->hello_ = mine;
   PC_TRY(endpoint->add_regions(regions));
@@ -65,10 +67,12 @@ Result<void> ShmEndpoint::add_regions(std::span<const MemorySpec> regions) {
       continue;
     }
     if (spec.fd < 0 || spec.base == nullptr) {
-      return make_error(Errc::kRegistration, "region {} has no memory that peers can map", spec.region);
+      return make_error(Errc::kRegistration, "region {} has no memory that peers can map",
+                        spec.region);
     }
     if (spec.region.value() >= own_regions_.size()) {
-      return make_error(Errc::kTooManyRegions, "region {}, at most {} fit", spec.region, own_regions_.size());
+      return make_error(Errc::kTooManyRegions, "region {}, at most {} fit", spec.region,
+                        own_regions_.size());
     }
     RegionDescriptor descriptor{};
     descriptor.length_bytes = spec.length.value();
@@ -95,7 +99,8 @@ Result<void> ShmEndpoint::start() {
     return make_system_error(Errc::kSystem, errno, "making an epoll");
   }
   PC_TRY_ASSIGN(listening_, listen_unix(directory_, name_, kBacklog));
-  for (const auto& [fd, id] : {std::pair(listening_.get(), kListeningId), std::pair(wake_->fd(), kWakeId)}) {
+  for (const auto& [fd, id] :
+       {std::pair(listening_.get(), kListeningId), std::pair(wake_->fd(), kWakeId)}) {
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.u64 = id;
@@ -191,7 +196,8 @@ void ShmEndpoint::receive(ShmConnection& connection, Nanos now) {
     if (outcome == IoOutcome::kEnded) {
       return lose(connection, make_error(Errc::kPeerLost, "the peer closed the connection"));
     }
-    if (connection.side == ShmSide::kInbound && connection.stream.unsent_bytes() > ShmStream::kOutBytesWanted) {
+    if (connection.side == ShmSide::kInbound &&
+        connection.stream.unsent_bytes() > ShmStream::kOutBytesWanted) {
       counters_.protocol_errors.add();  // (E3)
       return lose(connection, make_error(Errc::kPeerLost, "the peer does not read its answers"));
     }
@@ -221,7 +227,9 @@ bool ShmEndpoint::handle_frame(ShmConnection& connection, const ShmFrame& frame,
 void ShmEndpoint::send_pending(ShmConnection& connection, Nanos now) {
   IoOutcome outcome = connection.stream.drain();
   // As much as the socket takes, within the turn's share.
-  for (int i = 0; i < kFramesPerTurn && outcome == IoOutcome::kProgress && connection.state == ShmState::kOpen; ++i) {
+  for (int i = 0;
+       i < kFramesPerTurn && outcome == IoOutcome::kProgress && connection.state == ShmState::kOpen;
+       ++i) {
     produce_chunks(connection);
     if (connection.stream.unsent_bytes() == 0) {
       break;
@@ -236,8 +244,8 @@ void ShmEndpoint::send_pending(ShmConnection& connection, Nanos now) {
   }
   if (connection.state == ShmState::kOpen) {
     const bool stalled = connection.stream.unsent_bytes() != 0;
-    set_deadline(connection,
-                 stalled ? now + std::chrono::milliseconds(options_.stall_timeout_ms) : Nanos::max());
+    set_deadline(connection, stalled ? now + std::chrono::milliseconds(options_.stall_timeout_ms)
+                                     : Nanos::max());
   }
   arm(connection);
 }
@@ -263,9 +271,10 @@ int ShmEndpoint::check_deadlines(Nanos now) {
       if (connection.state == ShmState::kClosing) {
         close(connection);
       } else {
-        lose(connection, make_error(Errc::kTimeout, "the peer did not answer within {} ms",
-                                    connection.state == ShmState::kOpen ? options_.stall_timeout_ms
-                                                                        : options_.connect_timeout_ms));
+        lose(connection,
+             make_error(Errc::kTimeout, "the peer did not answer within {} ms",
+                        connection.state == ShmState::kOpen ? options_.stall_timeout_ms
+                                                            : options_.connect_timeout_ms));
       }
     }
     next_deadline_ = std::min(next_deadline_, connection.deadline_at);
@@ -298,7 +307,10 @@ Nanos ShmEndpoint::next_due(Nanos now) const noexcept {
   return table_.has_retired() ? std::min(next_deadline_, now + kReclaimInterval) : next_deadline_;
 }
 
-void ShmEndpoint::refuse(ShmConnection& connection, const Error& error, const std::string& reason, Nanos now) {
+void ShmEndpoint::refuse(ShmConnection& connection,
+                         const Error& error,
+                         const std::string& reason,
+                         Nanos now) {
   counters_.refused_by_us.add();
   const std::string text = reason.empty() ? to_string(error) : reason;
   PC_LOG_LIMITED(refusals_logged_, LogLevel::kWarn, "shm peer refused: {}", text);
@@ -357,7 +369,8 @@ void ShmEndpoint::drop_closed() {
   if (!std::exchange(any_closed_, false)) {
     return;
   }
-  std::erase_if(connections_, [](const auto& connection) { return connection->state == ShmState::kClosed; });
+  std::erase_if(connections_,
+                [](const auto& connection) { return connection->state == ShmState::kClosed; });
 }
 
 void ShmEndpoint::disconnect(PeerIndex peer) {
@@ -376,7 +389,8 @@ ShmPort* ShmEndpoint::lease_port(WakeEvent* client_event) noexcept {
   for (ShmPort& port : ports_) {
     bool leased = false;
     // E3 acquire: meets E2 in release_port(); the rings are as the former client left them, empty.
-    if (port.leased.compare_exchange_strong(leased, true, std::memory_order_acquire, std::memory_order_relaxed)) {
+    if (port.leased.compare_exchange_strong(leased, true, std::memory_order_acquire,
+                                            std::memory_order_relaxed)) {
       port.client_event = client_event;
       return &port;
     }

@@ -31,14 +31,20 @@ class ShmListener {
  public:
   virtual ~ShmListener() = default;
 
-  /// A peer passed every check and its regions are mapped. The index returned is where clients will find it, from
-  /// then on; an index never changes its meaning. An error refuses the peer.
-  virtual Result<PeerIndex> on_peer_up(uint64_t cookie_id, const Hello& hello, const ShmPeerMapping& mapping) = 0;
+  /// A peer passed every check and its regions are mapped. The index returned is where clients will
+  /// find it, from then on; an index never changes its meaning. An error refuses the peer.
+  virtual Result<PeerIndex> on_peer_up(uint64_t cookie_id,
+                                       const Hello& hello,
+                                       const ShmPeerMapping& mapping) = 0;
 
-  /// A connect ended without a peer. `reason` is the peer's text where it refused, else empty or ours.
-  virtual void on_peer_refused(uint64_t cookie_id, const Error& error, const std::string& reason) = 0;
+  /// A connect ended without a peer. `reason` is the peer's text where it refused, else empty or
+  /// ours.
+  virtual void on_peer_refused(uint64_t cookie_id,
+                               const Error& error,
+                               const std::string& reason) = 0;
 
-  /// The peer's process ended, closed the connection or broke its rules. Reads of it miss from now on.
+  /// The peer's process ended, closed the connection or broke its rules. Reads of it miss from now
+  /// on.
   virtual void on_peer_down(PeerIndex peer) = 0;
 };
 
@@ -46,50 +52,55 @@ class ShmListener {
 ///
 /// THREAD:     the conductor adds, any reads.
 struct ShmCounters {
-  Counter mapped_bytes;         ///< gauge: remote memory that clients can read
-  Counter unmapping_bytes;      ///< gauge: memory of lost peers that is still mapped
+  Counter mapped_bytes;            ///< gauge: remote memory that clients can read
+  Counter unmapping_bytes;         ///< gauge: memory of lost peers that is still mapped
   Counter peers_up, inbound_open;  ///< gauges
   Counter accepted, refused_by_us, refused_by_peer, lost, timeouts, protocol_errors, stale_sockets;
   Counter writes_served, write_bytes_served, writes_refused, writes_sent, writes_flushed;
 };
 
-/// The cold half of the shared-memory transport, one per node: it serves own regions to peers of this host, maps
-/// theirs, notices their death, and carries WRITEs. Connections have one direction: the connector maps the acceptor's
-/// memory.
+/// The cold half of the shared-memory transport, one per node: it serves own regions to peers of
+/// this host, maps theirs, notices their death, and carries WRITEs. Connections have one direction:
+/// the connector maps the acceptor's memory.
 ///
 /// THREAD:     the conductor, but for lease_port, release_port, wake, counters, table (reads): any.
-/// OWNS:       the listening socket and its name, connections, ports, the peer table with all remote mappings.
-/// BORROWS:    the listener and the memory of its own regions; both outlive it. Ports outlive every client.
-/// INVARIANTS: (E1) a peer is in the table exactly while its connection is open. (E2) every WRITE taken from a port ends
-///             in exactly one completion there. (E3) nothing that a peer sends makes it allocate more than one largest
-///             frame and kFdsWaitingMax descriptors per connection, or wait.
-/// COST:       a turn without events is one epoll_wait; work per turn is bounded (bytes, accepts, steps).
+/// OWNS:       the listening socket and its name, connections, ports, the peer table with all
+/// remote mappings. BORROWS:    the listener and the memory of its own regions; both outlive it.
+/// Ports outlive every client. INVARIANTS: (E1) a peer is in the table exactly while its connection
+/// is open. (E2) every WRITE taken from a port ends
+///             in exactly one completion there. (E3) nothing that a peer sends makes it allocate
+///             more than one largest frame and kFdsWaitingMax descriptors per connection, or wait.
+/// COST:       a turn without events is one epoll_wait; work per turn is bounded (bytes, accepts,
+/// steps).
 class ShmEndpoint {
  public:
-  /// Prepares the runtime directory, removes sockets of dead processes there, and listens. `mine` is this node's
-  /// hello; its region table is made from `regions` (all but kDestination, each with its descriptor).
-  /// Errors: of prepare_runtime_dir and listen_unix; kRegistration (a region without descriptor or memory),
-  /// kTooManyRegions, and those of check_region_table.
-  static Result<std::unique_ptr<ShmEndpoint>> open(const ShmOptions& options, const Hello& mine,
-                                                   std::span<const MemorySpec> regions, ShmListener& listener);
+  /// Prepares the runtime directory, removes sockets of dead processes there, and listens. `mine`
+  /// is this node's hello; its region table is made from `regions` (all but kDestination, each with
+  /// its descriptor). Errors: of prepare_runtime_dir and listen_unix; kRegistration (a region
+  /// without descriptor or memory), kTooManyRegions, and those of check_region_table.
+  static Result<std::unique_ptr<ShmEndpoint>> open(const ShmOptions& options,
+                                                   const Hello& mine,
+                                                   std::span<const MemorySpec> regions,
+                                                   ShmListener& listener);
   /// Ends all connections and unmaps everything. REQUIRES: no port is leased.
   ~ShmEndpoint();
   ShmEndpoint(const ShmEndpoint&) = delete;
   ShmEndpoint& operator=(const ShmEndpoint&) = delete;
 
-  /// Begins to connect to the socket `name` in the runtime directory (or a whole path). The listener hears of the
-  /// outcome within connect_timeout_ms. Errors: kConnectRefused (nobody listens), kBadLength, kPermission,
-  /// kTooManyPeers, kSystem; then the listener hears nothing.
+  /// Begins to connect to the socket `name` in the runtime directory (or a whole path). The
+  /// listener hears of the outcome within connect_timeout_ms. Errors: kConnectRefused (nobody
+  /// listens), kBadLength, kPermission, kTooManyPeers, kSystem; then the listener hears nothing.
   Result<void> connect(const std::string& name, uint64_t cookie_id, Nanos now);
 
   /// Drops a peer; its WRITEs end as kPeerLost. The listener hears nothing.
   void disconnect(PeerIndex peer);
 
-  /// Makes own regions readable under an index of their own, for hits in the own pool. REQUIRES: the index is free.
+  /// Makes own regions readable under an index of their own, for hits in the own pool. REQUIRES:
+  /// the index is free.
   void map_self(PeerIndex peer);
 
-  /// One turn; never blocks. Returns the work done. May sleep on epoll_fd() after a turn that returned 0, at most
-  /// until next_due().
+  /// One turn; never blocks. Returns the work done. May sleep on epoll_fd() after a turn that
+  /// returned 0, at most until next_due().
   int poll_once(Nanos now);
 
   /// Readable when there is something to do.
@@ -177,7 +188,8 @@ class ShmEndpoint {
   // conductor_
   UniqueFd epoll_;
   std::unique_ptr<WakeEvent> wake_;
-  std::array<ShmPort, limits::kClientsMax> ports_{};  // before the table, which looks at their words
+  std::array<ShmPort, limits::kClientsMax>
+      ports_{};  // before the table, which looks at their words
   ShmPeerTable table_;
   UniqueFd listening_;
   Nanos accept_again_at_ = Nanos::max();  // while accepting is paused

@@ -43,8 +43,8 @@ template <class Payload>
 Result<Payload> load_payload(const ShmFrame& frame, ShmFrameKind kind) {
   PC_ASSERT(frame.header.kind == kind, frame.header.kind, kind);  // the caller has dispatched on it
   if (frame.payload.size() < sizeof(Payload)) {
-    return make_error(Errc::kBadLength, "a payload of {} bytes where {} are needed", frame.payload.size(),
-                      sizeof(Payload));
+    return make_error(Errc::kBadLength, "a payload of {} bytes where {} are needed",
+                      frame.payload.size(), sizeof(Payload));
   }
   Payload payload;
   std::memcpy(&payload, frame.payload.data(), sizeof(Payload));
@@ -53,7 +53,8 @@ Result<Payload> load_payload(const ShmFrame& frame, ShmFrameKind kind) {
 
 }  // namespace
 
-Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> received, size_t& need_bytes) {
+Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> received,
+                                                size_t& need_bytes) {
   need_bytes = sizeof(ShmFrameHeader);
   if (received.size() < sizeof(ShmFrameHeader)) {
     return std::optional<ShmFrame>();
@@ -72,10 +73,12 @@ Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> recei
     return make_error(Errc::kBadEnum, "a frame of unknown kind {}", header.kind);
   }
   if (header.payload_bytes < limits->bytes_min || header.payload_bytes > limits->bytes_max) {
-    return make_error(Errc::kBadLength, "a frame of kind {} with {} bytes", header.kind, header.payload_bytes);
+    return make_error(Errc::kBadLength, "a frame of kind {} with {} bytes", header.kind,
+                      header.payload_bytes);
   }
   if (header.fd_count < limits->fds_min || header.fd_count > limits->fds_max) {
-    return make_error(Errc::kBadLength, "a frame of kind {} with {} descriptors", header.kind, header.fd_count);
+    return make_error(Errc::kBadLength, "a frame of kind {} with {} descriptors", header.kind,
+                      header.fd_count);
   }
   need_bytes = sizeof(ShmFrameHeader) + header.payload_bytes;
   if (received.size() < need_bytes) {
@@ -87,9 +90,11 @@ Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> recei
 }
 
 Result<ShmRegionFds> parse_region_fds(const ShmFrame& frame) {
-  PC_TRY_ASSIGN(const ShmRegionFds fds, load_payload<ShmRegionFds>(frame, ShmFrameKind::kRegionFds));
+  PC_TRY_ASSIGN(const ShmRegionFds fds,
+                load_payload<ShmRegionFds>(frame, ShmFrameKind::kRegionFds));
   if (fds.reserved_id != 0) {
-    return make_error(Errc::kBadReserved, "region descriptors' reserved field is {}", fds.reserved_id);
+    return make_error(Errc::kBadReserved, "region descriptors' reserved field is {}",
+                      fds.reserved_id);
   }
   return fds;
 }
@@ -99,41 +104,51 @@ Result<ShmWriteAbort> parse_write_abort(const ShmFrame& frame) {
 }
 
 Result<ShmWriteDone> parse_write_done(const ShmFrame& frame) {
-  PC_TRY_ASSIGN(const ShmWriteDone done, load_payload<ShmWriteDone>(frame, ShmFrameKind::kWriteDone));
+  PC_TRY_ASSIGN(const ShmWriteDone done,
+                load_payload<ShmWriteDone>(frame, ShmFrameKind::kWriteDone));
   if (done.status != OpStatus::kOk && done.status != OpStatus::kOutOfBounds) {
-    return make_error(Errc::kBadEnum, "write {} ended with status {}", done.request_id, done.status);
+    return make_error(Errc::kBadEnum, "write {} ended with status {}", done.request_id,
+                      done.status);
   }
   const auto zero = [](uint8_t value) { return value == 0; };
   if (!std::all_of(std::begin(done.reserved_id), std::end(done.reserved_id), zero)) {
-    return make_error(Errc::kBadReserved, "write {} ended with reserved bytes set", done.request_id);
+    return make_error(Errc::kBadReserved, "write {} ended with reserved bytes set",
+                      done.request_id);
   }
   return done;
 }
 
 Result<ShmWriteView> parse_write_chunk(const ShmFrame& frame) {
-  PC_TRY_ASSIGN(const ShmWriteChunk chunk, load_payload<ShmWriteChunk>(frame, ShmFrameKind::kWriteChunk));
+  PC_TRY_ASSIGN(const ShmWriteChunk chunk,
+                load_payload<ShmWriteChunk>(frame, ShmFrameKind::kWriteChunk));
   if (chunk.reserved_id != 0) {
-    return make_error(Errc::kBadReserved, "write {} has reserved field {}", chunk.request_id, chunk.reserved_id);
+    return make_error(Errc::kBadReserved, "write {} has reserved field {}", chunk.request_id,
+                      chunk.reserved_id);
   }
   if (chunk.last_count > 1) {
-    return make_error(Errc::kBadEnum, "write {} has last field {}", chunk.request_id, chunk.last_count);
+    return make_error(Errc::kBadEnum, "write {} has last field {}", chunk.request_id,
+                      chunk.last_count);
   }
   return ShmWriteView{chunk, frame.payload.subspan(sizeof(ShmWriteChunk))};
 }
 
 std::string parse_refusal(const ShmFrame& frame) {
   std::string reason;
-  for (const std::byte byte : frame.payload.first(std::min<size_t>(frame.payload.size(), kShmRefusalBytesMax))) {
+  for (const std::byte byte :
+       frame.payload.first(std::min<size_t>(frame.payload.size(), kShmRefusalBytesMax))) {
     const auto value = static_cast<unsigned char>(byte);
     reason.push_back(value >= 0x20 && value < 0x7F ? static_cast<char>(value) : '?');
   }
   return reason;
 }
 
-void append_shm_frame(std::vector<std::byte>& out, ShmFrameKind kind, uint16_t fd_count,
+void append_shm_frame(std::vector<std::byte>& out,
+                      ShmFrameKind kind,
+                      uint16_t fd_count,
                       std::span<const std::byte> payload) {
   PC_ASSERT(payload.size() <= kShmPayloadBytesMax, payload.size());
-  const ShmFrameHeader header{kShmFrameMagic, kind, fd_count, static_cast<uint32_t>(payload.size()), 0};
+  const ShmFrameHeader header{kShmFrameMagic, kind, fd_count, static_cast<uint32_t>(payload.size()),
+                              0};
   const auto head = std::as_bytes(std::span<const ShmFrameHeader, 1>(&header, 1));
   out.insert(out.end(), head.begin(), head.end());
   out.insert(out.end(), payload.begin(), payload.end());
@@ -144,7 +159,9 @@ void append_refusal(std::vector<std::byte>& out, std::string_view reason) {
   append_shm_frame(out, ShmFrameKind::kRefused, 0, std::as_bytes(std::span<const char>(reason)));
 }
 
-std::byte* writable_place(std::span<const ShmRegionView> regions, RegionIndex region, uint64_t offset,
+std::byte* writable_place(std::span<const ShmRegionView> regions,
+                          RegionIndex region,
+                          uint64_t offset,
                           uint64_t length) noexcept {
   if (region.value() >= regions.size()) {
     return nullptr;

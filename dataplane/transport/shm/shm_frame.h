@@ -13,14 +13,14 @@
 #include "dataplane/transport/work_request.h"
 #include "dataplane/wire/rail_handshake.h"
 
-/// Frames on the Unix socket between two nodes, and the only functions that read a peer's bytes there: pure, bounded,
-/// and what the fuzz target calls.
+/// Frames on the Unix socket between two nodes, and the only functions that read a peer's bytes
+/// there: pure, bounded, and what the fuzz target calls.
 ///
 ///   connector                      acceptor
 ///   kHello (its hello)       ->
 ///                            <-    kHello (own hello), then kRegionFds until every region has one
-///   kAccepted, or kRefused   ->                       kRefused instead, with the reason, then end of the connection
-///   kWriteChunk* kWriteAbort ->
+///   kAccepted, or kRefused   ->                       kRefused instead, with the reason, then end
+///   of the connection kWriteChunk* kWriteAbort ->
 ///                            <-    kWriteDone, one for each request whose last chunk arrived
 namespace peercache {
 
@@ -52,7 +52,8 @@ struct ShmRegionFds {
 };
 static_assert(sizeof(ShmRegionFds) == 8 && std::is_trivially_copyable_v<ShmRegionFds>);
 
-/// A part of one WRITE. The chunks of a request follow each other without those of another; each is checked by itself.
+/// A part of one WRITE. The chunks of a request follow each other without those of another; each is
+/// checked by itself.
 struct ShmWriteChunk {
   uint64_t request_id;
   uint64_t offset_bytes;
@@ -81,7 +82,8 @@ inline constexpr uint32_t kShmPayloadBytesMax = kShmChunkBytes + sizeof(ShmWrite
 static_assert(kHelloBytesMax <= kShmPayloadBytesMax);
 inline constexpr uint32_t kShmRefusalBytesMax = 1024;
 
-/// Descriptors in one message. The kernel takes 253 (SCM_MAX_FD); a small number keeps the receiver's buffer small.
+/// Descriptors in one message. The kernel takes 253 (SCM_MAX_FD); a small number keeps the
+/// receiver's buffer small.
 inline constexpr uint32_t kShmFdsPerFrame = 16;
 
 /// One whole frame in a buffer; borrows it.
@@ -91,12 +93,15 @@ struct ShmFrame {
   size_t frame_bytes;  ///< header and payload
 };
 
-/// Looks at the front of received bytes: a frame, nothing yet, or an error after which the connection cannot be used.
-/// `need_bytes` is set to what a whole frame needs as far as is known, never above the largest frame.
-/// Errors: kBadMagic, kBadEnum, kBadLength (payload or descriptors that this kind cannot have), kBadReserved.
-Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> received, size_t& need_bytes);
+/// Looks at the front of received bytes: a frame, nothing yet, or an error after which the
+/// connection cannot be used. `need_bytes` is set to what a whole frame needs as far as is known,
+/// never above the largest frame. Errors: kBadMagic, kBadEnum, kBadLength (payload or descriptors
+/// that this kind cannot have), kBadReserved.
+Result<std::optional<ShmFrame>> parse_shm_frame(std::span<const std::byte> received,
+                                                size_t& need_bytes);
 
-/// Reads the payload of a frame whose kind says what it is. Errors: kBadLength, kBadReserved, kBadEnum.
+/// Reads the payload of a frame whose kind says what it is. Errors: kBadLength, kBadReserved,
+/// kBadEnum.
 Result<ShmRegionFds> parse_region_fds(const ShmFrame& frame);
 Result<ShmWriteAbort> parse_write_abort(const ShmFrame& frame);
 Result<ShmWriteDone> parse_write_done(const ShmFrame& frame);
@@ -111,20 +116,28 @@ Result<ShmWriteView> parse_write_chunk(const ShmFrame& frame);
 std::string parse_refusal(const ShmFrame& frame);
 
 /// Appends a frame. REQUIRES: payload.size() <= kShmPayloadBytesMax.
-void append_shm_frame(std::vector<std::byte>& out, ShmFrameKind kind, uint16_t fd_count,
+void append_shm_frame(std::vector<std::byte>& out,
+                      ShmFrameKind kind,
+                      uint16_t fd_count,
                       std::span<const std::byte> payload);
 
 template <class Payload>
   requires std::is_trivially_copyable_v<Payload>
-void append_shm_frame(std::vector<std::byte>& out, ShmFrameKind kind, uint16_t fd_count, const Payload& payload) {
+void append_shm_frame(std::vector<std::byte>& out,
+                      ShmFrameKind kind,
+                      uint16_t fd_count,
+                      const Payload& payload) {
   append_shm_frame(out, kind, fd_count, std::as_bytes(std::span<const Payload, 1>(&payload, 1)));
 }
 
 /// Appends a refusal; the text is cut at kShmRefusalBytesMax.
 void append_refusal(std::vector<std::byte>& out, std::string_view reason);
 
-/// Where a peer's WRITE may go, by the owner's own table: null if the region is not writable or the range not inside.
-[[nodiscard]] std::byte* writable_place(std::span<const struct ShmRegionView> regions, RegionIndex region,
-                                        uint64_t offset, uint64_t length) noexcept;
+/// Where a peer's WRITE may go, by the owner's own table: null if the region is not writable or the
+/// range not inside.
+[[nodiscard]] std::byte* writable_place(std::span<const struct ShmRegionView> regions,
+                                        RegionIndex region,
+                                        uint64_t offset,
+                                        uint64_t length) noexcept;
 
 }  // namespace peercache

@@ -1,9 +1,8 @@
 #include "dataplane/transport/shm/shm_peer_table.h"
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstdint>
+#include <sys/mman.h>
 #include <utility>
 
 #include "dataplane/base/assert.h"
@@ -12,12 +11,15 @@ namespace peercache {
 
 namespace {
 
-// Takes up to about `step` bytes off the end of a mapping; the kernel holds the lock that page faults of other threads
-// need for as long as one call takes. Cut at 2 MiB, a multiple of all pages but the gigantic ones, which go at once.
+// Takes up to about `step` bytes off the end of a mapping; the kernel holds the lock that page
+// faults of other threads need for as long as one call takes. Cut at 2 MiB, a multiple of all pages
+// but the gigantic ones, which go at once.
 uint64_t unmap_some(UniqueMapping& mapping, uint64_t step) {
   const MappedRange range = mapping.get();
-  const uint64_t keep = range.bytes <= step ? 0 : round_up(Bytes(range.bytes - step), 2_MiB).value();
-  const bool cut = keep != 0 && keep < range.bytes && ::munmap(range.data + keep, range.bytes - keep) == 0;
+  const uint64_t keep =
+      range.bytes <= step ? 0 : round_up(Bytes(range.bytes - step), 2_MiB).value();
+  const bool cut =
+      keep != 0 && keep < range.bytes && ::munmap(range.data + keep, range.bytes - keep) == 0;
   if (!cut) {
     mapping.reset();
     return range.bytes;
@@ -29,9 +31,7 @@ uint64_t unmap_some(UniqueMapping& mapping, uint64_t step) {
 
 }  // namespace
 
-ShmPeerTable::~ShmPeerTable() {
-  PC_ASSERT(nobody_before(UINT64_MAX));
-}
+ShmPeerTable::~ShmPeerTable() { PC_ASSERT(nobody_before(UINT64_MAX)); }
 
 void ShmPeerTable::publish(PeerIndex peer, std::unique_ptr<ShmPeerMapping> mapping) {
   PC_ASSERT(peer.value() < entries_.size(), peer);

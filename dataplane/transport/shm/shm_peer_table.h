@@ -20,14 +20,15 @@ namespace peercache {
 /// THREAD:     immutable once published; a value.
 struct ShmRegionView {
   const std::byte* data = nullptr;  ///< null: no such region
-  std::byte* writable = nullptr;    ///< own kWritable regions only; nobody maps another's memory writable
+  std::byte* writable =
+      nullptr;  ///< own kWritable regions only; nobody maps another's memory writable
   RegionDescriptor descriptor{};
 };
 
 /// The regions of one peer.
 ///
-/// THREAD:     immutable once published in a ShmPeerTable; then read by any hot user inside a ShmPin.
-/// OWNS:       the mappings of a remote peer (none for the own node).
+/// THREAD:     immutable once published in a ShmPeerTable; then read by any hot user inside a
+/// ShmPin. OWNS:       the mappings of a remote peer (none for the own node).
 struct ShmPeerMapping {
   std::array<ShmRegionView, limits::kRegionsPerNodeMax> regions{};
   std::vector<UniqueMapping> mappings;
@@ -40,21 +41,24 @@ struct ShmPeerMapping {
   }
 };
 
-/// Says in which epoch its thread looked at the table; 0 while it holds nothing. One per thread that copies.
+/// Says in which epoch its thread looked at the table; 0 while it holds nothing. One per thread
+/// that copies.
 ///
 /// THREAD:     its one hot user writes, the conductor reads.
 struct alignas(kFalseSharingBytes) ShmEpochWord {
   std::atomic<uint64_t> value{0};
 };
 
-/// PeerIndex -> mapped regions. What a hot user has found stays mapped until it unpins, also when the peer died
-/// meanwhile.
+/// PeerIndex -> mapped regions. What a hot user has found stays mapped until it unpins, also when
+/// the peer died meanwhile.
 ///
-/// THREAD:     publish, retire, reclaim, add_user: the conductor (or before it runs); find: a hot user inside a ShmPin;
+/// THREAD:     publish, retire, reclaim, add_user: the conductor (or before it runs); find: a hot
+/// user inside a ShmPin;
 ///             reaches: any.
 /// OWNS:       all published and retired mappings.
 /// BORROWS:    the epoch words of its users, which live as long as it does.
-/// INVARIANTS: (I1) memory is unmapped only when every user is idle or entered after its entry was cleared.
+/// INVARIANTS: (I1) memory is unmapped only when every user is idle or entered after its entry was
+/// cleared.
 ///             (I2) an entry is complete before it can be found.
 /// COST:       a pin is one locked instruction; find is one load.
 class ShmPeerTable {
@@ -74,8 +78,8 @@ class ShmPeerTable {
   /// Hides them and keeps them mapped until no user can be reading. No-op for an unknown peer.
   void retire(PeerIndex peer);
 
-  /// Unmaps what nobody can read any more, at most about `step` bytes. Returns the bytes unmapped; 0 also while users
-  /// are still inside (see pending_bytes).
+  /// Unmaps what nobody can read any more, at most about `step` bytes. Returns the bytes unmapped;
+  /// 0 also while users are still inside (see pending_bytes).
   uint64_t reclaim(Bytes step);
 
   /// Registers a thread that will pin. REQUIRES: fewer than kUsersMax are registered.
@@ -83,7 +87,8 @@ class ShmPeerTable {
 
   [[nodiscard]] bool reaches(PeerIndex peer) const noexcept {
     // Relaxed is enough: an answer that may be old at once, nothing is read through it.
-    return peer.value() < entries_.size() && entries_[peer.value()].load(std::memory_order_relaxed) != nullptr;
+    return peer.value() < entries_.size() &&
+           entries_[peer.value()].load(std::memory_order_relaxed) != nullptr;
   }
 
   /// Remote bytes visible to hot users, and bytes hidden but not unmapped yet.
@@ -123,8 +128,9 @@ class ShmPin {
   ShmPin(const ShmPeerTable& table, ShmEpochWord& word) noexcept : table_(table), word_(word) {
     // P1 acquire: meets P2 in retire(); whoever reads the new epoch sees the cleared entry.
     const uint64_t epoch = table.epoch_.value.load(std::memory_order_acquire);
-    // P3 seq_cst RMW: meets P4 in retire() and P5 in nobody_before(). Either the retiring side sees this word, or the
-    // loads of entries that follow see the cleared entry; a plain store would wait behind those loads.
+    // P3 seq_cst RMW: meets P4 in retire() and P5 in nobody_before(). Either the retiring side sees
+    // this word, or the loads of entries that follow see the cleared entry; a plain store would
+    // wait behind those loads.
     static_cast<void>(word.value.exchange(epoch, std::memory_order_seq_cst));
   }
   ShmPin(const ShmPin&) = delete;
@@ -139,7 +145,8 @@ class ShmPin {
     if (peer.value() >= table_.entries_.size()) {
       return nullptr;
     }
-    // P7 seq_cst load: meets P4 in retire() (with P3), and P8 in publish(): the mapping is complete.
+    // P7 seq_cst load: meets P4 in retire() (with P3), and P8 in publish(): the mapping is
+    // complete.
     return table_.entries_[peer.value()].load(std::memory_order_seq_cst);
   }
 

@@ -31,14 +31,16 @@ struct ShmCommand {
 };
 static_assert(std::is_trivially_copyable_v<ShmCommand>);
 
-/// Where one client and the endpoint meet. Ports exist as long as the endpoint; a client leases one.
+/// Where one client and the endpoint meet. Ports exist as long as the endpoint; a client leases
+/// one.
 ///
-/// THREAD:     client: push into `commands`, pop from `done`, write its epoch word; conductor: the reverse.
+/// THREAD:     client: push into `commands`, pop from `done`, write its epoch word; conductor: the
+/// reverse.
 ///             `leased`: whoever opens or closes a client.
 /// BORROWS:    client_event, while a command is under way.
 /// INVARIANTS: (I1) at most kWritesMax WRITEs are under way, so `done` is never full.
-///             (I2) a port that is not leased has idle words and no WRITE under way; a fence may still be in `commands`,
-///             and finds nothing to end.
+///             (I2) a port that is not leased has idle words and no WRITE under way; a fence may
+///             still be in `commands`, and finds nothing to end.
 struct ShmPort {
   static constexpr size_t kWritesMax = 128;
   /// WRITEs, and fences for which there is room as well.

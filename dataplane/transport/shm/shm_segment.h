@@ -10,21 +10,26 @@
 
 namespace peercache {
 
-/// Own memory that peers on this host may map for reading: an anonymous memory file, populated and sealed.
+/// Own memory that peers on this host may map for reading: an anonymous memory file, populated and
+/// sealed.
 ///
 /// THREAD:     immutable after create; the bytes belong to whoever the caller says.
-/// OWNS:       the file and its only writable mapping (not inherited by fork). The memory lives until the last process
+/// OWNS:       the file and its only writable mapping (not inherited by fork). The memory lives
+/// until the last process
 ///             has unmapped it.
-/// INVARIANTS: (I1) the file can neither shrink, grow nor be mapped writable again (sealed), so nobody can make a
+/// INVARIANTS: (I1) the file can neither shrink, grow nor be mapped writable again (sealed), so
+/// nobody can make a
 ///             reader's access fault, nor write into it.
 ///             (I2) every page exists from the start: using the memory never fails.
 /// COST:       create touches every page: about 0.3 s per GiB.
 class ShmSegment {
  public:
-  /// Takes `length` bytes, rounded up to whole pages. Checks first that they can be taken with `headroom` left.
-  /// Errors: kInvalidArgument (length 0), kMemoryBudget (values: wanted, headroom, available), kNoHugePages
-  /// (HugePageMode::kRequired only), kNoMemory, kSystem.
-  static Result<std::unique_ptr<ShmSegment>> create(Bytes length, HugePageMode mode, Bytes headroom);
+  /// Takes `length` bytes, rounded up to whole pages. Checks first that they can be taken with
+  /// `headroom` left. Errors: kInvalidArgument (length 0), kMemoryBudget (values: wanted, headroom,
+  /// available), kNoHugePages (HugePageMode::kRequired only), kNoMemory, kSystem.
+  static Result<std::unique_ptr<ShmSegment>> create(Bytes length,
+                                                    HugePageMode mode,
+                                                    Bytes headroom);
 
   ShmSegment(const ShmSegment&) = delete;
   ShmSegment& operator=(const ShmSegment&) = delete;
@@ -40,8 +45,8 @@ class ShmSegment {
   [[nodiscard]] bool fell_back() const noexcept { return fell_back_; }
 
   /// Maps a peer's file for reading. `expected` is the length that its region table claims.
-  /// Errors: kPermission (a seal is missing, values: present, needed), kBadLength (the file has another length, or is
-  /// not populated), kSystem.
+  /// Errors: kPermission (a seal is missing, values: present, needed), kBadLength (the file has
+  /// another length, or is not populated), kSystem.
   static Result<UniqueMapping> map_remote(int fd, Bytes expected);
 
  private:

@@ -1,20 +1,19 @@
 #include "dataplane/transport/shm/shm_socket.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <ctime>
+#include <dirent.h>
+#include <fcntl.h>
 #include <memory>
 #include <string_view>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -28,7 +27,8 @@ namespace {
 constexpr std::string_view kNamePrefix = "pc-";
 constexpr std::string_view kNameSuffix = ".sock";
 constexpr std::string_view kNewSuffix = ".sock-new";  // between bind and listen
-// A socket without a listener under its temporary name is being set up, or was when its process died.
+// A socket without a listener under its temporary name is being set up, or was when its process
+// died.
 constexpr time_t kNewSecondsMax = 10;
 // A directory of ours holds a socket per node; more entries than this are not ours to go through.
 constexpr uint32_t kEntriesMax = 100000;
@@ -39,14 +39,16 @@ Result<sockaddr_un> socket_address(const std::string& path) {
   sockaddr_un address = {};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof address.sun_path) {  // one for the terminating zero
-    return make_error(Errc::kBadLength, "a socket path of {} bytes, at most {} fit: use a shorter runtime_dir",
+    return make_error(Errc::kBadLength,
+                      "a socket path of {} bytes, at most {} fit: use a shorter runtime_dir",
                       path.size(), sizeof address.sun_path - 1);
   }
   std::memcpy(address.sun_path, path.data(), path.size());
   return address;
 }
 
-// Looks at the directory that a path names, not following a symbolic link that someone else may have put there.
+// Looks at the directory that a path names, not following a symbolic link that someone else may
+// have put there.
 Result<void> check_directory(const std::string& path, bool follow) {
   const int flags = O_RDONLY | O_DIRECTORY | O_CLOEXEC | (follow ? 0 : O_NOFOLLOW);
   const UniqueFd directory(::open(path.c_str(), flags));
@@ -58,11 +60,12 @@ Result<void> check_directory(const std::string& path, bool follow) {
     return make_system_error(Errc::kSystem, errno, "looking at the runtime directory");
   }
   if (info.st_uid != ::geteuid()) {
-    return make_error(Errc::kPermission, "the runtime directory belongs to uid {}, we are uid {}", info.st_uid,
-                      ::geteuid());
+    return make_error(Errc::kPermission, "the runtime directory belongs to uid {}, we are uid {}",
+                      info.st_uid, ::geteuid());
   }
   if ((info.st_mode & 077U) != 0) {
-    return make_error(Errc::kPermission, "the runtime directory has mode {} (decimal), needed is 448 (octal 700)",
+    return make_error(Errc::kPermission,
+                      "the runtime directory has mode {} (decimal), needed is 448 (octal 700)",
                       info.st_mode & 07777U);
   }
   return {};
@@ -86,8 +89,8 @@ Result<UniqueFd> make_socket() {
 // True if nobody listens on the socket and nobody is about to.
 bool is_stale(const std::string& path, bool under_construction) {
   auto connected = connect_unix(path);
-  const bool refused =
-      !connected && connected.error().code == Errc::kConnectRefused && connected.error().os_errno == ECONNREFUSED;
+  const bool refused = !connected && connected.error().code == Errc::kConnectRefused &&
+                       connected.error().os_errno == ECONNREFUSED;
   if (!refused || !under_construction) {
     return refused;
   }
@@ -113,7 +116,8 @@ Result<std::string> prepare_runtime_dir(const std::string& wanted) {
 
 std::string shm_socket_name(NodeId node, Incarnation incarnation) {
   std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "pc-%016llx-%08lx.sock", static_cast<unsigned long long>(node.value()),
+  std::snprintf(text.data(), text.size(), "pc-%016llx-%08lx.sock",
+                static_cast<unsigned long long>(node.value()),
                 static_cast<unsigned long>(incarnation.value()));
   return text.data();
 }
@@ -128,7 +132,8 @@ Result<uint32_t> remove_stale_sockets(const std::string& directory) {
   }
   uint32_t removed_count = 0;
   for (uint32_t i = 0; i < kEntriesMax; ++i) {
-    const dirent* entry = ::readdir(dir.get());  // NOLINT(concurrency-mt-unsafe): a stream of our own
+    const dirent* entry =
+        ::readdir(dir.get());  // NOLINT(concurrency-mt-unsafe): a stream of our own
     if (entry == nullptr) {
       break;
     }
@@ -151,7 +156,8 @@ Result<UniqueFd> listen_unix(const std::string& directory, const std::string& na
   PC_TRY_ASSIGN(const sockaddr_un address, socket_address(new_path));
   PC_TRY_ASSIGN(UniqueFd socket, make_socket());
   if (::access(path.c_str(), F_OK) == 0) {
-    return make_error(Errc::kAlreadyExists, "the socket of this node and incarnation exists already");
+    return make_error(Errc::kAlreadyExists,
+                      "the socket of this node and incarnation exists already");
   }
   ::unlink(new_path.c_str());
   if (::bind(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0) {
@@ -194,12 +200,16 @@ Result<void> check_peer_uid(int fd, int64_t uid) {
     return make_system_error(Errc::kSystem, errno, "asking for the credentials of a peer");
   }
   if (static_cast<int64_t>(credentials.uid) != uid) {
-    return make_error(Errc::kPermission, "the peer runs as uid {}, expected is uid {}", credentials.uid, uid);
+    return make_error(Errc::kPermission, "the peer runs as uid {}, expected is uid {}",
+                      credentials.uid, uid);
   }
   return {};
 }
 
-IoResult receive_some(int fd, std::span<std::byte> room, std::deque<UniqueFd>& fds, bool& fds_lost) {
+IoResult receive_some(int fd,
+                      std::span<std::byte> room,
+                      std::deque<UniqueFd>& fds,
+                      bool& fds_lost) {
   iovec vector = {room.data(), room.size()};
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kShmFdsPerFrame)> control{};
   msghdr message = {};
@@ -215,7 +225,8 @@ IoResult receive_some(int fd, std::span<std::byte> room, std::deque<UniqueFd>& f
     const bool blocked = errno == EAGAIN || errno == EWOULDBLOCK;
     return {blocked ? IoOutcome::kBlocked : IoOutcome::kEnded, 0};
   }
-  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr; part = CMSG_NXTHDR(&message, part)) {
+  for (cmsghdr* part = CMSG_FIRSTHDR(&message); part != nullptr;
+       part = CMSG_NXTHDR(&message, part)) {
     if (part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_RIGHTS) {
       continue;
     }
@@ -232,7 +243,8 @@ IoResult receive_some(int fd, std::span<std::byte> room, std::deque<UniqueFd>& f
 }
 
 IoResult send_some(int fd, std::span<const std::byte> bytes, std::span<const int> fds) {
-  iovec vector = {const_cast<std::byte*>(bytes.data()), bytes.size()};  // sendmsg does not write to it
+  iovec vector = {const_cast<std::byte*>(bytes.data()),
+                  bytes.size()};  // sendmsg does not write to it
   alignas(cmsghdr) std::array<std::byte, CMSG_SPACE(sizeof(int) * kShmFdsPerFrame)> control{};
   msghdr message = {};
   message.msg_iov = &vector;

@@ -6,10 +6,12 @@ namespace peercache {
 
 static_assert(Transport<ShmTransport>);
 
-Result<std::unique_ptr<ShmTransport>> ShmTransport::open(ShmEndpoint& endpoint, WakeEvent* client_event) {
+Result<std::unique_ptr<ShmTransport>> ShmTransport::open(ShmEndpoint& endpoint,
+                                                         WakeEvent* client_event) {
   ShmPort* port = endpoint.lease_port(client_event);
   if (port == nullptr) {
-    return make_error(Errc::kNoClient, "all {} ports of the shm endpoint are leased", limits::kClientsMax);
+    return make_error(Errc::kNoClient, "all {} ports of the shm endpoint are leased",
+                      limits::kClientsMax);
   }
   return std::unique_ptr<ShmTransport>(new ShmTransport(endpoint, *port));
 }

@@ -17,16 +17,19 @@
 
 namespace peercache {
 
-/// The hot half of shared memory, one per client: READs are copies out of mapped regions and LOOKUPs searches in them,
-/// done by the client itself inside poll, a bounded share per call. WRITEs go to the endpoint, which carries them to the
-/// owner. Small requests (slot headers, lookups) overtake large copies.
+/// The hot half of shared memory, one per client: READs are copies out of mapped regions and
+/// LOOKUPs searches in them, done by the client itself inside poll, a bounded share per call.
+/// WRITEs go to the endpoint, which carries them to the owner. Small requests (slot headers,
+/// lookups) overtake large copies.
 ///
-/// THREAD:     open: any; disconnect: the conductor; the rest: the client, which polls until its requests have completed.
-/// OWNS:       the requests under way, in fixed arrays; a leased port.
+/// THREAD:     open: any; disconnect: the conductor; the rest: the client, which polls until its
+/// requests have completed. OWNS:       the requests under way, in fixed arrays; a leased port.
 /// BORROWS:    the endpoint and the client's event; both outlive it.
-/// INVARIANTS: (S1) at most kDepth requests are accepted and not completed. (S2) memory is touched only inside a ShmPin
+/// INVARIANTS: (S1) at most kDepth requests are accepted and not completed. (S2) memory is touched
+/// only inside a ShmPin
 ///             that found it. (S3) bytes are complete (copy_done_fence) before poll reports them.
-/// COST:       no allocation, lock or system call (a WRITE that finds the conductor asleep excepted: flush wakes it); one
+/// COST:       no allocation, lock or system call (a WRITE that finds the conductor asleep
+/// excepted: flush wakes it); one
 ///             locked instruction per poll; the copy itself.
 class ShmTransport {
  public:
@@ -35,8 +38,8 @@ class ShmTransport {
   static constexpr uint32_t kPostBatchMax = 32;
   static constexpr uint32_t kPollBatchMax = 32;
 
-  /// `client_event` (may be null) is signalled when WRITEs have completed: a client may sleep while only those are under
-  /// way. Errors: kNoClient (all ports are leased).
+  /// `client_event` (may be null) is signalled when WRITEs have completed: a client may sleep while
+  /// only those are under way. Errors: kNoClient (all ports are leased).
   static Result<std::unique_ptr<ShmTransport>> open(ShmEndpoint& endpoint, WakeEvent* client_event);
   /// REQUIRES: nothing is under way.
   ~ShmTransport();
@@ -49,7 +52,9 @@ class ShmTransport {
   void disconnect(PeerIndex peer) { endpoint_.disconnect(peer); }
 
   /// Whether the peer's memory is mapped.
-  [[nodiscard]] bool reaches(PeerIndex peer) const noexcept { return endpoint_.table().reaches(peer); }
+  [[nodiscard]] bool reaches(PeerIndex peer) const noexcept {
+    return endpoint_.table().reaches(peer);
+  }
 
   // Hot half of the concept, in shm_datapath.cc.
   [[nodiscard]] uint32_t post(std::span<const WorkRequest> requests) noexcept;
@@ -57,7 +62,8 @@ class ShmTransport {
   [[nodiscard]] uint32_t poll(std::span<Completion> completions) noexcept;
   void fence(PeerIndex peer) noexcept;
 
-  /// True while a further poll does work, also if the last one completed nothing (a large copy goes on): do not sleep.
+  /// True while a further poll does work, also if the last one completed nothing (a large copy goes
+  /// on): do not sleep.
   [[nodiscard]] bool has_work() const noexcept { return small_.count() != 0 || bulk_.count() != 0; }
 
   void check_invariants() const;
@@ -71,7 +77,7 @@ class ShmTransport {
     uint32_t done_count;        // bytes, or keys of a LOOKUP
     uint32_t piece_done_bytes;  // of pieces[piece_index]
     uint16_t piece_index;
-    OpStatus status;            // kPending, or how it ends without having run
+    OpStatus status;  // kPending, or how it ends without having run
   };
 
   /// First in, first out; bounded by kDepth (S1).
@@ -107,17 +113,21 @@ class ShmTransport {
   static bool run_lookup(Pending& pending, const Place& place, uint64_t& keys_left) noexcept;
   static void copy_small(const WorkRequest& request, const std::byte* from) noexcept;
   static void copy_in(Pending& pending, const Place& place, uint64_t& bytes_left) noexcept;
-  static void copy_out(Pending& pending, const Place& place, const Place& next, uint32_t next_bytes,
+  static void copy_out(Pending& pending,
+                       const Place& place,
+                       const Place& next,
+                       uint32_t next_bytes,
                        uint64_t& bytes_left) noexcept;
 
   ShmEndpoint& endpoint_;
   ShmPort& port_;
   Fifo small_;
   Fifo bulk_;
-  uint32_t writes_count_ = 0;   // with the endpoint
-  bool wake_wanted_ = false;    // commands pushed since the last flush
-  uint32_t fences_count_ = 0;   // bits set in fences_
-  std::array<uint64_t, limits::kPeersMax / 64> fences_{};  // peers whose fence the command ring had no room for yet
+  uint32_t writes_count_ = 0;  // with the endpoint
+  bool wake_wanted_ = false;   // commands pushed since the last flush
+  uint32_t fences_count_ = 0;  // bits set in fences_
+  std::array<uint64_t, limits::kPeersMax / 64>
+      fences_{};  // peers whose fence the command ring had no room for yet
 };
 
 }  // namespace peercache

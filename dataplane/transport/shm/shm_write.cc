@@ -1,4 +1,5 @@
-// WRITEs of our clients on their way to the owner: from the ports into the connection, and the answers back.
+// WRITEs of our clients on their way to the owner: from the ports into the connection, and the
+// answers back.
 
 #include <algorithm>
 #include <utility>
@@ -10,8 +11,9 @@ namespace peercache {
 
 namespace {
 
-// Appends a chunk of the WRITE to `out` and moves the WRITE's place on. After it the source bytes of the chunk are not
-// needed any more, whatever becomes of the connection: that is what makes a fence immediate.
+// Appends a chunk of the WRITE to `out` and moves the WRITE's place on. After it the source bytes
+// of the chunk are not needed any more, whatever becomes of the connection: that is what makes a
+// fence immediate.
 void append_chunk(std::vector<std::byte>& out, ShmOutWrite& write) {
   const ShmCommand& command = write.command;
   const uint32_t bytes = std::min(kShmChunkBytes, command.length_bytes - write.sent_bytes);
@@ -22,7 +24,9 @@ void append_chunk(std::vector<std::byte>& out, ShmOutWrite& write) {
   chunk.last_count = write.sent_bytes + bytes == command.length_bytes ? 1 : 0;
   const auto payload_bytes = static_cast<uint32_t>(sizeof chunk + bytes);
   const ShmFrameHeader header{kShmFrameMagic, ShmFrameKind::kWriteChunk, 0, payload_bytes, 0};
-  const auto append = [&out](std::span<const std::byte> part) { out.insert(out.end(), part.begin(), part.end()); };
+  const auto append = [&out](std::span<const std::byte> part) {
+    out.insert(out.end(), part.begin(), part.end());
+  };
   append(std::as_bytes(std::span<const ShmFrameHeader, 1>(&header, 1)));
   append(std::as_bytes(std::span<const ShmWriteChunk, 1>(&chunk, 1)));
   for (uint32_t left = bytes; left != 0;) {
@@ -65,7 +69,8 @@ int ShmEndpoint::take_commands(Nanos now) {
 }
 
 void ShmEndpoint::take_write(ShmPort& port, const ShmCommand& command, Nanos now) {
-  ShmConnection* connection = command.peer.value() < by_peer_.size() ? by_peer_[command.peer.value()] : nullptr;
+  ShmConnection* connection =
+      command.peer.value() < by_peer_.size() ? by_peer_[command.peer.value()] : nullptr;
   if (connection == nullptr) {
     return finish_write({&port, command}, OpStatus::kPeerLost);
   }
@@ -92,9 +97,11 @@ void ShmEndpoint::take_fence(ShmPort& port, PeerIndex peer, Nanos now) {
       ++write;
       continue;
     }
-    const bool half_sent = write->sent_bytes != 0 && write->sent_bytes != write->command.length_bytes;
+    const bool half_sent =
+        write->sent_bytes != 0 && write->sent_bytes != write->command.length_bytes;
     if (half_sent) {
-      append_shm_frame(connection->stream.out(), ShmFrameKind::kWriteAbort, 0, ShmWriteAbort{write->request_id});
+      append_shm_frame(connection->stream.out(), ShmFrameKind::kWriteAbort, 0,
+                       ShmWriteAbort{write->request_id});
     }
     counters_.writes_flushed.add();
     finish_write(*write, OpStatus::kFlushed);
@@ -104,10 +111,11 @@ void ShmEndpoint::take_fence(ShmPort& port, PeerIndex peer, Nanos now) {
 }
 
 void ShmEndpoint::produce_chunks(ShmConnection& connection) {
-  auto unsent = std::find_if(connection.writes.begin(), connection.writes.end(), [](const ShmOutWrite& write) {
-    return write.sent_bytes != write.command.length_bytes;
-  });
-  while (unsent != connection.writes.end() && connection.stream.unsent_bytes() < ShmStream::kOutBytesWanted) {
+  auto unsent = std::find_if(
+      connection.writes.begin(), connection.writes.end(),
+      [](const ShmOutWrite& write) { return write.sent_bytes != write.command.length_bytes; });
+  while (unsent != connection.writes.end() &&
+         connection.stream.unsent_bytes() < ShmStream::kOutBytesWanted) {
     append_chunk(connection.stream.out(), *unsent);
     if (unsent->sent_bytes == unsent->command.length_bytes) {
       ++unsent;
@@ -128,14 +136,16 @@ void ShmEndpoint::take_write_done(ShmConnection& connection, const ShmFrame& fra
     counters_.protocol_errors.add();
     return lose(connection, done.error());
   }
-  const auto write = std::find_if(connection.writes.begin(), connection.writes.end(),
-                                  [&](const ShmOutWrite& each) { return each.request_id == done->request_id; });
+  const auto write =
+      std::find_if(connection.writes.begin(), connection.writes.end(),
+                   [&](const ShmOutWrite& each) { return each.request_id == done->request_id; });
   if (write == connection.writes.end()) {
     return;  // fenced meanwhile
   }
   if (write->sent_bytes != write->command.length_bytes) {
     counters_.protocol_errors.add();
-    return lose(connection, make_error(Errc::kBadLength, "write {} was answered before its end", done->request_id));
+    return lose(connection, make_error(Errc::kBadLength, "write {} was answered before its end",
+                                       done->request_id));
   }
   finish_write(*write, done->status);
   connection.writes.erase(write);
