@@ -157,8 +157,8 @@ void ShmEndpoint::serve_chunk(ShmConnection& connection, const ShmFrame& frame, 
   copy_done_fence();  // whoever acts on the answer may read the bytes, also by a NIC
   const bool ok = connection.write_status == OpStatus::kOk;
   (ok ? counters_.writes_served : counters_.writes_refused).add();
-  append_shm_frame(connection.stream.out(), ShmFrameKind::kWriteDone, 0,
-                   ShmWriteDone{chunk.request_id, connection.write_status, {}});
+  append_payload(connection.stream.out(), ShmFrameKind::kWriteDone, 0,
+                 ShmWriteDone{chunk.request_id, connection.write_status, {}});
   connection.write_request_id = 0;
   send_pending(connection, now);
 }

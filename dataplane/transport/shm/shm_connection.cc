@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "dataplane/base/assert.h"
-#include "dataplane/transport/shm/shm_socket.h"
 
 namespace peercache {
 
@@ -55,8 +54,8 @@ bool ShmStream::take_fds(size_t count, std::vector<UniqueFd>& fds) {
 
 void ShmStream::append_fds(uint32_t first_index, std::span<const int> fds) {
   marks_.push_back({out_.size(), std::vector<int>(fds.begin(), fds.end())});
-  append_shm_frame(out_, ShmFrameKind::kRegionFds, static_cast<uint16_t>(fds.size()),
-                   ShmRegionFds{first_index, 0});
+  append_payload(out_, ShmFrameKind::kRegionFds, static_cast<uint16_t>(fds.size()),
+                 ShmRegionFds{first_index, 0});
 }
 
 void ShmStream::drop_sent() {

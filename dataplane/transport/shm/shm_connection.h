@@ -16,6 +16,7 @@
 #include "dataplane/transport/shm/shm_frame.h"
 #include "dataplane/transport/shm/shm_peer_table.h"
 #include "dataplane/transport/shm/shm_port.h"
+#include "dataplane/transport/shm/shm_socket.h"
 #include "dataplane/wire/rail_handshake.h"
 
 namespace peercache {

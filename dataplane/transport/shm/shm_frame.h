@@ -123,10 +123,10 @@ void append_shm_frame(std::vector<std::byte>& out,
 
 template <class Payload>
   requires std::is_trivially_copyable_v<Payload>
-void append_shm_frame(std::vector<std::byte>& out,
-                      ShmFrameKind kind,
-                      uint16_t fd_count,
-                      const Payload& payload) {
+void append_payload(std::vector<std::byte>& out,
+                    ShmFrameKind kind,
+                    uint16_t fd_count,
+                    const Payload& payload) {
   append_shm_frame(out, kind, fd_count, std::as_bytes(std::span<const Payload, 1>(&payload, 1)));
 }
 

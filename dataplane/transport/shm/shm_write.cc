@@ -100,8 +100,8 @@ void ShmEndpoint::take_fence(ShmPort& port, PeerIndex peer, Nanos now) {
     const bool half_sent =
         write->sent_bytes != 0 && write->sent_bytes != write->command.length_bytes;
     if (half_sent) {
-      append_shm_frame(connection->stream.out(), ShmFrameKind::kWriteAbort, 0,
-                       ShmWriteAbort{write->request_id});
+      append_payload(connection->stream.out(), ShmFrameKind::kWriteAbort, 0,
+                     ShmWriteAbort{write->request_id});
     }
     counters_.writes_flushed.add();
     finish_write(*write, OpStatus::kFlushed);
