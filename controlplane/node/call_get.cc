@@ -29,7 +29,7 @@ bool CallRunner::submit_reads() {
     op_keys_.push_back(i);
   }
   if (ops_.empty()) return false;
-  Result<Ticket> ticket = client_->submit(ops_, deadline_at_);
+  Result<Ticket> ticket = client_.submit(ops_, deadline_at_);
   if (!ticket) {
     // Refused as a whole (a record passed every check of ours but not the engine's): misses, nothing was touched.
     for (const uint32_t i : op_keys_) statuses_[i] = KeyStatus::kFailed;
@@ -42,17 +42,17 @@ bool CallRunner::submit_reads() {
 
 bool CallRunner::collect_reads() {
   if (expired(shared_.clock.now()) && !cancel_sent_) {
-    client_->cancel(read_ticket_);
+    client_.cancel(read_ticket_);
     cancel_sent_ = true;
   }
-  client_->poll();
-  const Result<BatchResult> result = client_->result(read_ticket_);
+  client_.poll();
+  const Result<BatchResult> result = client_.result(read_ticket_);
   PC_ASSERT(result.has_value());
   if (!result->done) return false;
   for (uint32_t i = 0; i < op_keys_.size(); ++i) {
-    judge_read(op_keys_[i], client_->status(read_ticket_, i));
+    judge_read(op_keys_[i], client_.status(read_ticket_, i));
   }
-  client_->release(read_ticket_);
+  client_.release(read_ticket_);
   return true;
 }
 

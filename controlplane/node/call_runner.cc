@@ -20,11 +20,11 @@ constexpr Nanos kSpin = std::chrono::microseconds(20);
 }  // namespace
 
 Result<std::unique_ptr<CallRunner>> CallRunner::open(const CallShared& shared,
-                                                     std::unique_ptr<Client> client,
+                                                     Client& client,
                                                      PoolClient& pool_client) {
   UniqueFd events(epoll_create1(EPOLL_CLOEXEC));
   if (!events) return make_system_error(Errc::kSystem, errno, "epoll of a client");
-  for (const int fd : {client->event_fd(), pool_client.event().fd()}) {
+  for (const int fd : {client.event_fd(), pool_client.event().fd()}) {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.fd = fd;
@@ -33,19 +33,19 @@ Result<std::unique_ptr<CallRunner>> CallRunner::open(const CallShared& shared,
     }
   }
   return std::unique_ptr<CallRunner>(
-      new CallRunner(shared, std::move(client), pool_client, std::move(events)));
+      new CallRunner(shared, client, pool_client, std::move(events)));
 }
 
 CallRunner::CallRunner(const CallShared& shared,
-                       std::unique_ptr<Client> client,
+                       Client& client,
                        PoolClient& pool_client,
                        UniqueFd events)
     : shared_(shared),
-      client_(std::move(client)),
+      client_(client),
       pool_client_(pool_client),
       events_(std::move(events)),
       notices_(kNoticeEntries),
-      lookup_round_(shared, *client_),
+      lookup_round_(shared, client_),
       peer_counters_(std::make_unique<PeerCounters[]>(limits::kPeersMax)) {}
 
 CallRunner::~CallRunner() { PC_ASSERT(idle()); }
@@ -254,7 +254,7 @@ bool CallRunner::poll() {
 /// False if there is work to collect already.
 bool CallRunner::announce_sleep() {
   pool_client_.event().announce_sleep();
-  return client_->arm_event();
+  return client_.arm_event();
 }
 
 void CallRunner::cancel_sleep() {

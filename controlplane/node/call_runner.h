@@ -26,15 +26,15 @@ namespace peercache {
 ///   put:    own index, lookup round -> per absent key: take a slot, copy, publish
 ///
 /// THREAD:     the thread that holds the lease; `notices` is popped by the conductor, `counters` read by anyone.
-/// OWNS:       the engine client and scratch arrays that grow to the largest call and stay.
-/// BORROWS:    CallShared, the pool client; the caller's arrays until the call is over.
+/// OWNS:       scratch arrays that grow to the largest call and stay.
+/// BORROWS:    CallShared, the engine client and the pool client; the caller's arrays until the call is over.
 /// INVARIANTS: (R1) when wait() or poll() says over, nothing touches the caller's memory any more. (R2) every status is then final.
 ///             (R3) kHitOwn and kHitPeer are set only after a validated read that ended kOk (get), or a record (exists).
 /// COST:       no allocation once the scratch has grown; one mutex for the routes and no system call per call.
 class CallRunner {
  public:
   static Result<std::unique_ptr<CallRunner>> open(const CallShared& shared,
-                                                  std::unique_ptr<Client> client,
+                                                  Client& client,
                                                   PoolClient& pool_client);
   ~CallRunner();
   CallRunner(const CallRunner&) = delete;
@@ -61,10 +61,11 @@ class CallRunner {
 
   bool idle() const { return stage_ == Stage::kIdle; }
   int event_fd() const { return events_.get(); }
+  Client& client() { return client_; }
   PoolClient& pool_client() { return pool_client_; }
   SpscRing<NodeNotice>& notices() { return notices_; }
   const CallCounters& counters() const { return counters_; }
-  const ClientCounters& client_counters() const { return client_->counters(); }
+  const ClientCounters& client_counters() const { return client_.counters(); }
   /// Bytes and objects read per peer index; single writer, read by anyone.
   struct PeerCounters {
     Counter objects, bytes;
@@ -86,10 +87,7 @@ class CallRunner {
     bool retried = false;
   };
 
-  CallRunner(const CallShared& shared,
-             std::unique_ptr<Client> client,
-             PoolClient& pool_client,
-             UniqueFd events);
+  CallRunner(const CallShared& shared, Client& client, PoolClient& pool_client, UniqueFd events);
 
   bool step();
   bool announce_sleep();
@@ -136,7 +134,7 @@ class CallRunner {
   std::span<const LocalPiece> pieces_of(uint32_t key_index) const;
 
   const CallShared& shared_;
-  std::unique_ptr<Client> client_;
+  Client& client_;
   PoolClient& pool_client_;
   UniqueFd events_;  // epoll over the client's and the pool client's event
   SpscRing<NodeNotice> notices_;

@@ -116,6 +116,10 @@ class Node {
 
  private:
   struct State;
+  NodeTicket ticket_for(class CallRunner& runner);
+  Result<void> finish(const Result<NodeTicket>& ticket);
+  template <class Tell>
+  Result<void> tell_pool(Nanos timeout, Tell tell);
   explicit Node(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -48,7 +48,7 @@ struct AgentOptions {
   uint32_t sleep_ms_max = 100;    ///< a sleep ends after this at the latest
   uint32_t stall_ms = 10;         ///< a turn that took longer counts as a stall
   /// Runs first on the new thread: pins it, sets its memory policy. Its error is start's error.
-  std::function<Result<void>()> on_start;
+  std::function<Result<void>()> on_start = nullptr;
   Clock clock{};
 };
 

@@ -31,6 +31,23 @@ bool cycles_are_invariant() noexcept {
   return __get_cpuid(0x80000007U, &eax, &ebx, &ecx, &edx) != 0 && (edx & (1U << 8)) != 0;
 }
 
+#elif defined(__aarch64__)
+
+uint64_t read_cycles() noexcept {
+  uint64_t cycles = 0;
+  asm volatile("mrs %0, cntvct_el0" : "=r"(cycles));
+  return cycles;
+}
+
+bool cycles_are_invariant() noexcept { return true; }  // SOURCE: Arm ARM, D11: the generic timer counts at a fixed rate
+
+#else
+
+uint64_t read_cycles() noexcept { return 0; }
+bool cycles_are_invariant() noexcept { return false; }
+
+#endif
+
 // Both clocks read at (nearly) the same moment: of a few tries the one that was interrupted least.
 // THREAD: any; a value.
 struct ClockPair {
@@ -41,7 +58,7 @@ struct ClockPair {
 ClockPair read_both() noexcept {
   ClockPair best;
   uint64_t shortest = UINT64_MAX;
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 4; ++i) {
     const uint64_t before = read_cycles();
     const int64_t time_ns = monotonic_now().count();
     const uint64_t took = read_cycles() - before;
@@ -53,7 +70,11 @@ ClockPair read_both() noexcept {
   return best;
 }
 
+// Zero where the counter cannot be used.
 double measured_ns_per_cycle() noexcept {
+  if (!cycles_are_invariant()) {
+    return 0;
+  }
   const ClockPair start = read_both();
   while (monotonic_now().count() - start.time_ns < kCalibrationNs) {
   }
@@ -61,33 +82,9 @@ double measured_ns_per_cycle() noexcept {
   return static_cast<double>(end.time_ns - start.time_ns) / static_cast<double>(end.cycles - start.cycles);
 }
 
-#elif defined(__aarch64__)
-
-uint64_t read_cycles() noexcept {
-  uint64_t cycles = 0;
-  asm volatile("mrs %0, cntvct_el0" : "=r"(cycles));
-  return cycles;
-}
-
-bool cycles_are_invariant() noexcept { return true; }  // SOURCE: Arm ARM, D11: the generic timer counts at a fixed rate
-
-double measured_ns_per_cycle() noexcept {
-  uint64_t hertz = 0;
-  asm volatile("mrs %0, cntfrq_el0" : "=r"(hertz));
-  return 1e9 / static_cast<double>(hertz);
-}
-
-#else
-
-uint64_t read_cycles() noexcept { return 0; }
-bool cycles_are_invariant() noexcept { return false; }
-double measured_ns_per_cycle() noexcept { return 0; }
-
-#endif
-
-// Zero where the counter cannot be used. Measured once per process, by the first caller.
+// Measured once per process, by the first caller.
 double ns_per_cycle() noexcept {
-  static const double rate = cycles_are_invariant() ? measured_ns_per_cycle() : 0;
+  static const double rate = measured_ns_per_cycle();
   return rate;
 }
 
@@ -120,8 +117,9 @@ Nanos fast_now() noexcept {
   // A counter that went back (another socket, a migrated machine) gives a huge difference and a new base.
   const double elapsed_ns = static_cast<double>(cycles - anchor.cycles) * anchor.rate;
   if (elapsed_ns >= static_cast<double>(kAnchorNs)) [[unlikely]] {
-    anchor.base_ns = monotonic_now().count();
-    anchor.cycles = cycles;
+    const ClockPair now = read_both();
+    anchor.base_ns = now.time_ns;
+    anchor.cycles = now.cycles;
     anchor.last_ns = std::max(anchor.last_ns, anchor.base_ns);
     return Nanos(anchor.last_ns);
   }

@@ -20,7 +20,9 @@ PC_RACY inline void copy_plain(std::byte* to, const std::byte* from, size_t byte
 #if PC_TSAN
   racy_copy(to, from, bytes);
 #else
-  std::memcpy(to, from, bytes);
+  if (bytes != 0) {  // an empty range may be null, which memcpy does not allow
+    std::memcpy(to, from, bytes);
+  }
 #endif
 }
 
