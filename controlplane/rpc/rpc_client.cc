@@ -3,7 +3,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 #include "controlplane/rpc/rpc_peer.h"
 #include "controlplane/wire/message_codec.h"
 

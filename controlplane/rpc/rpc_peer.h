@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 #include "controlplane/rpc/rpc_client.h"
 #include "controlplane/rpc/rpc_frame_stream.h"
 

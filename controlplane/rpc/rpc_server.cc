@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 #include "controlplane/rpc/rpc_frame_stream.h"
 #include "controlplane/rpc/rpc_loop_state.h"
 #include "controlplane/wire/message_codec.h"

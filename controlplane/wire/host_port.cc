@@ -1,4 +1,4 @@
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 
 #include <arpa/inet.h>
 
