@@ -183,7 +183,7 @@ void Conductor::rest(Nanos now) {
 
 Nanos Conductor::next_due(Nanos now) const {
   Nanos due = std::min(membership_->next_due(), directory_.next_due());
-  due = std::min(due, suspects_.next_due());
+  due = std::min({due, suspects_.next_due(), parts_.endpoint->next_due(now)});
   if (!touches_.empty() || !missing_.empty() || !bad_payloads_.empty()) {
     due = std::min(due, notices_due_);
   }
@@ -197,9 +197,10 @@ int Conductor::poll_once(Nanos now) {
   const int events = loop_->poll_once();
   messages_count_ += static_cast<uint64_t>(events);
   work += events;
-  if (endpoint_ready_ || parts_.endpoint->next_due() <= now) {
+  if (endpoint_ready_ || parts_.endpoint->next_due(now) <= now) {
     endpoint_ready_ = false;
     work += parts_.endpoint->poll_once(now);
+    admit_peers();
   }
   step_members(now);
   work += step_directory(now);

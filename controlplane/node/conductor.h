@@ -111,8 +111,10 @@ class Conductor final : public ConductorDoor, public ShmListener {
   const std::string& control_address() const { return control_address_; }
 
   // ShmListener.
-  Result<PeerIndex> on_peer_up(uint64_t cookie, const Hello& hello) override;
-  void on_peer_refused(uint64_t cookie, const Error& error, const std::string& reason) override;
+  Result<PeerIndex> on_peer_up(uint64_t cookie_id,
+                               const Hello& hello,
+                               const ShmPeerMapping& mapping) override;
+  void on_peer_refused(uint64_t cookie_id, const Error& error, const std::string& reason) override;
   void on_peer_down(PeerIndex peer) override;
 
  private:
@@ -141,6 +143,7 @@ class Conductor final : public ConductorDoor, public ShmListener {
   void member_gone(const MembershipAction& action);
   void connect_shm(const Member& member);
   void retry_connections(Nanos now);
+  void admit_peers();
   RpcPeerId rpc_peer_of(const std::string& address);
   uint32_t holder_of_member(uint32_t member_index) const;
   void rebuild_routes();
@@ -197,6 +200,7 @@ class Conductor final : public ConductorDoor, public ShmListener {
   Nanos retry_due_{0};
   Nanos stats_due_{0};
   uint64_t messages_count_ = 0;
+  std::vector<PeerIndex> newly_up_;  ///< checked; clients see them once the endpoint has published their mappings
   bool routes_dirty_ = true;
   bool endpoint_ready_ = false;
 

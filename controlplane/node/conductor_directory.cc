@@ -188,7 +188,7 @@ void Conductor::step_suspects(Nanos now) {
         break;
       case SuspectAction::Kind::kProbe:
         // Over shm a read fails only when the mapping is gone: the probe asks for the mapping.
-        if (parts_.endpoint->mapped(peer)) {
+        if (parts_.endpoint->table().reaches(peer)) {
           suspects_.probe_ok(action.path, now);
         } else {
           suspects_.probe_failed(action.path, now);

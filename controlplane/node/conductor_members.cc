@@ -131,7 +131,7 @@ void Conductor::connect_shm(const Member& member) {
   if (peers_.find(member.node, member.incarnation) != PeerDirectory::kNone) return;
   if (connecting_since_.contains(member.node)) return;
   connecting_since_[member.node] = fast_now();
-  const Result<void> begun = parts_.endpoint->connect(member.shm_path, member.node.value());
+  const Result<void> begun = parts_.endpoint->connect(member.shm_path, member.node.value(), fast_now());
   if (!begun) {
     PC_LOG_WARN("shm connection to node {}: {}", member.node_name, to_string(begun.error()));
     connecting_since_.erase(member.node);
@@ -148,13 +148,15 @@ void Conductor::retry_connections(Nanos now) {
   update_ready();
 }
 
-Result<PeerIndex> Conductor::on_peer_up(uint64_t cookie, const Hello& hello) {
-  connecting_since_.erase(NodeId(cookie));
+Result<PeerIndex> Conductor::on_peer_up(uint64_t cookie_id,
+                                        const Hello& hello,
+                                        const ShmPeerMapping& /*mapping*/) {
+  connecting_since_.erase(NodeId(cookie_id));
   const Member* member = membership_->view()->find(hello.node);
-  if (hello.node.value() != cookie || member == nullptr ||
+  if (hello.node.value() != cookie_id || member == nullptr ||
       member->incarnation != hello.incarnation) {
     return make_error(Errc::kUnknownMember, "shm hello of node {} where node {} was expected",
-                      hello.node.value(), cookie);
+                      hello.node.value(), cookie_id);
   }
   PeerInfo info;
   info.node = hello.node;
@@ -162,14 +164,22 @@ Result<PeerIndex> Conductor::on_peer_up(uint64_t cookie, const Hello& hello) {
   info.region_count = narrow<uint32_t>(hello.regions.size());
   std::copy(hello.regions.begin(), hello.regions.end(), info.regions.begin());
   PC_TRY_ASSIGN(const PeerIndex peer, peers_.add(info));
-  routes_dirty_ = true;
+  newly_up_.push_back(peer);
   PC_LOG_INFO("shm connection to node {} up, {} regions", hello.node_name, hello.regions.size());
   return peer;
 }
 
-void Conductor::on_peer_refused(uint64_t cookie, const Error& error, const std::string& reason) {
-  connecting_since_.erase(NodeId(cookie));
-  const Member* member = membership_->view()->find(NodeId(cookie));
+void Conductor::admit_peers() {
+  for (const PeerIndex peer : newly_up_) {
+    peers_.set_state(peer, PeerState::kUp);
+    routes_dirty_ = true;
+  }
+  newly_up_.clear();
+}
+
+void Conductor::on_peer_refused(uint64_t cookie_id, const Error& error, const std::string& reason) {
+  connecting_since_.erase(NodeId(cookie_id));
+  const Member* member = membership_->view()->find(NodeId(cookie_id));
   const std::string& name = member != nullptr ? member->node_name : reason;
   PC_LOG_WARN("shm connection to node {} failed: {} {}", name, to_string(error), reason);
 }
@@ -227,7 +237,8 @@ void Conductor::update_ready() {
   bool ready = membership_->settled();
   for (const Member& member : membership_->view()->members()) {
     if (member.state != MemberState::kUp || !shm_possible(member)) continue;
-    ready = ready && peers_.find(member.node, member.incarnation) != PeerDirectory::kNone;
+    const PeerIndex peer = peers_.find(member.node, member.incarnation);
+    ready = ready && peer != PeerDirectory::kNone && peers_.state(peer) != PeerState::kAbsent;
   }
   ready_.store(ready, std::memory_order_release);  // G2 release: meets G1 in ready(); the routes are set.
 }

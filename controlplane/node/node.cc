@@ -336,7 +336,6 @@ void Node::State::close() {
     for (Client* client : clients) engine->give_back(*client);
   }
   if (conductor != nullptr) conductor->stop();
-  if (endpoint != nullptr) endpoint->close();
 }
 
 }  // namespace peercache

@@ -97,9 +97,9 @@ Result<void> Node::State::name() {
 Result<void> Node::State::take_memory() {
   const HugePageMode mode = huge_page_mode(options.huge_pages);
   const Bytes headroom(options.memory_headroom_bytes);
-  const Bytes pool_length = round_up(Bytes(options.pool_bytes), Bytes(options.granule_bytes));
-  const uint64_t header_count = pool_length.value() / options.granule_bytes;
-  PC_TRY_ASSIGN(pool_segment, ShmSegment::create(pool_length, mode, headroom));
+  const Bytes wanted = round_up(Bytes(options.pool_bytes), Bytes(options.granule_bytes));
+  PC_TRY_ASSIGN(pool_segment, ShmSegment::create(wanted, mode, headroom));
+  const uint64_t header_count = pool_segment->length().value() / options.granule_bytes;
   PC_TRY_ASSIGN(headers_segment, ShmSegment::create(Bytes(header_count * sizeof(SlotHeader)),
                                                     HugePageMode::kOff, headroom));
   if (conductor->holds_shard()) {
@@ -132,25 +132,36 @@ Result<void> Node::State::connect_parts() {
   hello.cluster_name = identity.cluster_name;
   hello.host_id = identity.host_id;
   hello.inflight_max_count = limits::kInflightPerRail;
-  PC_TRY_ASSIGN(endpoint, ShmEndpoint::open(shm, hello, *conductor));
-  PC_TRY(endpoint->export_region(*pool_segment, {.region = kPoolRegion,
-                                                 .kind = RegionKind::kPublished,
-                                                 .headers_region = kHeadersRegion,
-                                                 .granule_bytes = options.granule_bytes}));
-  PC_TRY(endpoint->export_region(*headers_segment,
-                                 {.region = kHeadersRegion, .kind = RegionKind::kHeaders}));
+  std::vector<MemorySpec> regions;
+  regions.push_back({.base = pool_segment->data(),
+                     .length = pool_segment->length(),
+                     .kind = RegionKind::kPublished,
+                     .region = kPoolRegion,
+                     .headers_region = kHeadersRegion,
+                     .granule_bytes = options.granule_bytes,
+                     .fd = pool_segment->fd()});
+  regions.push_back({.base = headers_segment->data(),
+                     .length = headers_segment->length(),
+                     .kind = RegionKind::kHeaders,
+                     .region = kHeadersRegion,
+                     .fd = headers_segment->fd()});
   if (directory_segment != nullptr) {
-    PC_TRY(endpoint->export_region(*directory_segment,
-                                   {.region = kDirectoryRegion, .kind = RegionKind::kDirectory}));
+    regions.push_back({.base = directory_segment->data(),
+                       .length = directory_segment->length(),
+                       .kind = RegionKind::kDirectory,
+                       .region = kDirectoryRegion,
+                       .fd = directory_segment->fd()});
   }
+  PC_TRY_ASSIGN(endpoint, ShmEndpoint::open(shm, hello, regions, *conductor));
   PeerInfo info;
   info.node = identity.node;
   info.incarnation = identity.incarnation;
-  for (const RegionDescriptor& region : endpoint->regions()) {
+  for (const RegionDescriptor& region : endpoint->hello().regions) {
     info.regions[info.region_count++] = region;
   }
   PC_TRY_ASSIGN(self, peers->add(info));
-  PC_TRY(endpoint->map_self(self));
+  peers->set_state(self, PeerState::kUp);
+  endpoint->map_self(self);
 
   PoolOptions pool_options;
   pool_options.granule_bytes = options.granule_bytes;
@@ -159,7 +170,7 @@ Result<void> Node::State::connect_parts() {
   pool_options.incarnation = identity.incarnation;
   PoolMemory memory;
   memory.bytes = pool_segment->data();
-  memory.length = round_up(Bytes(options.pool_bytes), Bytes(options.granule_bytes));
+  memory.length = pool_segment->length();
   memory.headers = reinterpret_cast<SlotHeader*>(headers_segment->data());
   memory.header_count = memory.length.value() / options.granule_bytes;
   memory.region = kPoolRegion;

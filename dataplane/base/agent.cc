@@ -1,27 +1,26 @@
 #include "dataplane/base/agent.h"
 
-#include <pthread.h>
-#include <sys/resource.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <future>
+#include <pthread.h>
+#include <sys/resource.h>
 #include <system_error>
+#include <unistd.h>
 #include <utility>
 
 namespace peercache {
 
 namespace {
 
-constexpr size_t kThreadNameCharsMax = 15;  // SOURCE: pthread_setname_np(3): 16 with the terminating zero
+constexpr size_t kThreadNameCharsMax =
+    15;  // SOURCE: pthread_setname_np(3): 16 with the terminating zero
 
 }  // namespace
 
 Result<std::unique_ptr<AgentThread>> AgentThread::start(Agent& agent, AgentOptions options) {
   PC_TRY_ASSIGN(auto event, WakeEvent::open());
-  std::unique_ptr<AgentThread> self(
-      new AgentThread(agent, std::move(options), std::move(event)));
+  std::unique_ptr<AgentThread> self(new AgentThread(agent, std::move(options), std::move(event)));
   std::promise<Result<void>> started;
   std::future<Result<void>> outcome = started.get_future();
   try {
@@ -49,7 +48,8 @@ AgentThread::AgentThread(Agent& agent, AgentOptions options, std::unique_ptr<Wak
 Result<void> AgentThread::set_up_thread() {
   ::pthread_setname_np(::pthread_self(), options_.name.substr(0, kThreadNameCharsMax).c_str());
   if (options_.nice != 0) {
-    // On Linux a nice level belongs to the thread, and 0 names the calling one. SOURCE: setpriority(2), NOTES.
+    // On Linux a nice level belongs to the thread, and 0 names the calling one. SOURCE:
+    // setpriority(2), NOTES.
     errno = 0;
     const int current = ::getpriority(PRIO_PROCESS, 0);
     if (errno != 0 || ::setpriority(PRIO_PROCESS, 0, std::min(current + options_.nice, 19)) != 0) {
@@ -65,7 +65,8 @@ void AgentThread::stop() noexcept {
     return;
   }
   PC_ASSERT(thread_.get_id() != std::this_thread::get_id());
-  stop_.store(true, std::memory_order_relaxed);  // wake's read-modify-write orders it before the thread's next look
+  stop_.store(true, std::memory_order_relaxed);  // wake's read-modify-write orders it before the
+                                                 // thread's next look
   event_->wake();
   thread_.join();
 }

@@ -16,7 +16,8 @@
 
 namespace peercache {
 
-/// Work that is done in turns. AgentThread gives it a thread; a test calls poll_once itself, step by step.
+/// Work that is done in turns. AgentThread gives it a thread; a test calls poll_once itself, step
+/// by step.
 ///
 /// THREAD:     all functions on the one thread that polls.
 class Agent {
@@ -29,14 +30,16 @@ class Agent {
   /// One turn: does what is ready, never blocks, returns the amount of work done (0: idle).
   virtual int poll_once(Nanos now) noexcept = 0;
 
-  /// Called after the sleep was announced: arms events (a CQ's, say) and looks once more for work that cannot wake
-  /// the thread. False: do not sleep, poll again.
+  /// Called after the sleep was announced: arms events (a CQ's, say) and looks once more for work
+  /// that cannot wake the thread. False: do not sleep, poll again.
   virtual bool prepare_sleep() noexcept { return true; }
 
-  /// A descriptor whose readability ends the sleep as well (a CQ channel, an epoll of sockets), or -1.
+  /// A descriptor whose readability ends the sleep as well (a CQ channel, an epoll of sockets), or
+  /// -1.
   [[nodiscard]] virtual int wait_fd() const noexcept { return -1; }
 
-  /// When the next timer is due: a sleep ends then at the latest. The default never shortens a sleep.
+  /// When the next timer is due: a sleep ends then at the latest. The default never shortens a
+  /// sleep.
   [[nodiscard]] virtual Nanos next_due(Nanos /*now*/) const noexcept { return Nanos::max(); }
 };
 
@@ -44,15 +47,16 @@ class Agent {
 struct AgentOptions {
   std::string name = "pc-agent";  ///< at most 15 characters are shown by the system
   IdleOptions idle{};
-  int nice = 0;                   ///< added to the thread's own nice level; 0 leaves it
-  uint32_t sleep_ms_max = 100;    ///< a sleep ends after this at the latest
-  uint32_t stall_ms = 10;         ///< a turn that took longer counts as a stall
+  int nice = 0;                 ///< added to the thread's own nice level; 0 leaves it
+  uint32_t sleep_ms_max = 100;  ///< a sleep ends after this at the latest
+  uint32_t stall_ms = 10;       ///< a turn that took longer counts as a stall
   /// Runs first on the new thread: pins it, sets its memory policy. Its error is start's error.
   std::function<Result<void>()> on_start = nullptr;
   Clock clock{};
 };
 
-/// A thread that polls one agent, sleeps as its idle policy says, and is woken without a lost wake-up.
+/// A thread that polls one agent, sleeps as its idle policy says, and is woken without a lost
+/// wake-up.
 ///
 /// THREAD:     start, stop, destructor: the owner; wake_if_sleeping, wake, counters: any.
 /// OWNS:       the thread and its event. BORROWS: the agent, which outlives it.
@@ -66,7 +70,8 @@ class AgentThread {
   AgentThread& operator=(const AgentThread&) = delete;
   ~AgentThread() { stop(); }
 
-  /// Ends after the current turn and joins. Idempotent. REQUIRES: not called from the agent's own thread.
+  /// Ends after the current turn and joins. Idempotent. REQUIRES: not called from the agent's own
+  /// thread.
   void stop() noexcept;
 
   /// After a push into one of the agent's queues.

@@ -6,8 +6,12 @@
 
 namespace peercache::detail {
 
-void assert_abort(const char* condition, const char* file, int line, const char* names,
-                  const uint64_t* values, size_t value_count) noexcept {
+void assert_abort(const char* condition,
+                  const char* file,
+                  int line,
+                  const char* names,
+                  const uint64_t* values,
+                  size_t value_count) noexcept {
   // stdio only: the heap may be what is broken, and the log thread may be the one that asserts.
   std::fprintf(stderr, "peercache: %s:%d: assertion failed: %s", file, line, condition);
   if (value_count != 0) {

@@ -10,8 +10,12 @@ namespace peercache {
 namespace detail {
 
 /// Prints the failed condition with file, line and values to standard error, then aborts.
-[[noreturn]] void assert_abort(const char* condition, const char* file, int line, const char* names,
-                               const uint64_t* values, size_t value_count) noexcept;
+[[noreturn]] void assert_abort(const char* condition,
+                               const char* file,
+                               int line,
+                               const char* names,
+                               const uint64_t* values,
+                               size_t value_count) noexcept;
 
 /// A value as assert and error messages carry it: integers, enumerators, pointers, strong types.
 template <class Value>
@@ -28,8 +32,10 @@ uint64_t message_value(const Value& value) noexcept {
 }
 
 template <class... Values>
-[[noreturn, gnu::cold, gnu::noinline]] void assert_failed(const char* condition, const char* file,
-                                                          int line, const char* names,
+[[noreturn, gnu::cold, gnu::noinline]] void assert_failed(const char* condition,
+                                                          const char* file,
+                                                          int line,
+                                                          const char* names,
                                                           const Values&... values) noexcept {
   const std::array<uint64_t, sizeof...(Values) + 1> printed{message_value(values)..., 0};
   assert_abort(condition, file, line, names, printed.data(), sizeof...(Values));
@@ -39,10 +45,10 @@ template <class... Values>
 
 /// A bug if false: aborts, in every build, and prints the further arguments as values.
 /// Integers, enumerators, pointers, strong ids, Bytes and durations can be printed.
-#define PC_ASSERT(condition, ...)                                                      \
-  (__builtin_expect(static_cast<bool>(condition), 1)                                   \
-       ? static_cast<void>(0)                                                          \
-       : ::peercache::detail::assert_failed(#condition, __FILE_NAME__, __LINE__,       \
+#define PC_ASSERT(condition, ...)                                                \
+  (__builtin_expect(static_cast<bool>(condition), 1)                             \
+       ? static_cast<void>(0)                                                    \
+       : ::peercache::detail::assert_failed(#condition, __FILE_NAME__, __LINE__, \
                                             #__VA_ARGS__ __VA_OPT__(, ) __VA_ARGS__))
 
 /// The same where the check is too dear for the hot path: only in builds without NDEBUG.

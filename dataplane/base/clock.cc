@@ -1,8 +1,7 @@
 #include "dataplane/base/clock.h"
 
-#include <time.h>
-
 #include <algorithm>
+#include <time.h>
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -13,8 +12,9 @@ namespace peercache {
 
 namespace {
 
-// A thread takes a new base from the system's clock this often, so that an error of the measured rate (some 50 ns in
-// the calibration's 1 ms, 5e-5) grows to half a microsecond before it is corrected.
+// A thread takes a new base from the system's clock this often, so that an error of the measured
+// rate (some 50 ns in the calibration's 1 ms, 5e-5) grows to half a microsecond before it is
+// corrected.
 constexpr int64_t kAnchorNs = 10'000'000;
 constexpr int64_t kCalibrationNs = 1'000'000;
 
@@ -39,7 +39,9 @@ uint64_t read_cycles() noexcept {
   return cycles;
 }
 
-bool cycles_are_invariant() noexcept { return true; }  // SOURCE: Arm ARM, D11: the generic timer counts at a fixed rate
+bool cycles_are_invariant() noexcept {
+  return true;
+}  // SOURCE: Arm ARM, D11: the generic timer counts at a fixed rate
 
 #else
 
@@ -79,7 +81,8 @@ double measured_ns_per_cycle() noexcept {
   while (monotonic_now().count() - start.time_ns < kCalibrationNs) {
   }
   const ClockPair end = read_both();
-  return static_cast<double>(end.time_ns - start.time_ns) / static_cast<double>(end.cycles - start.cycles);
+  return static_cast<double>(end.time_ns - start.time_ns) /
+         static_cast<double>(end.cycles - start.cycles);
 }
 
 // Measured once per process, by the first caller.
@@ -114,7 +117,8 @@ Nanos fast_now() noexcept {
     }
   }
   const uint64_t cycles = read_cycles();
-  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new base.
+  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new
+  // base.
   const double elapsed_ns = static_cast<double>(cycles - anchor.cycles) * anchor.rate;
   if (elapsed_ns >= static_cast<double>(kAnchorNs)) [[unlikely]] {
     const ClockPair now = read_both();

@@ -10,12 +10,13 @@ namespace peercache {
 /// The monotonic clock: nanoseconds since boot, the same for all processes of a host. About 20 ns.
 [[nodiscard]] Nanos monotonic_now() noexcept;
 
-/// The same clock read through the cycle counter, for loops: about 8 ns. Agrees with monotonic_now within a few
-/// microseconds (each thread re-anchors every 10 ms) and never goes back on one thread. Where the counter is not
-/// invariant it is monotonic_now.
+/// The same clock read through the cycle counter, for loops: about 8 ns. Agrees with monotonic_now
+/// within a few microseconds (each thread re-anchors every 10 ms) and never goes back on one
+/// thread. Where the counter is not invariant it is monotonic_now.
 [[nodiscard]] Nanos fast_now() noexcept;
 
-/// Where a component gets its time from: the fast clock, or a ManualClock of a test. A value; copy it.
+/// Where a component gets its time from: the fast clock, or a ManualClock of a test. A value; copy
+/// it.
 ///
 /// THREAD:     any.
 /// BORROWS:    the ManualClock, if made by one.
@@ -24,7 +25,8 @@ class Clock {
   Clock() = default;
 
   [[nodiscard]] Nanos now() const noexcept {
-    // Relaxed is enough: a test sets the time and steps the component in one thread, or wants it only roughly.
+    // Relaxed is enough: a test sets the time and steps the component in one thread, or wants it
+    // only roughly.
     return manual_ == nullptr ? fast_now() : Nanos(manual_->load(std::memory_order_relaxed));
   }
 
@@ -51,7 +53,7 @@ class ManualClock {
 
   void advance(Nanos by) noexcept { set(now() + by); }
   void set(Nanos to) noexcept {
-    PC_ASSERT(to >= now(), to, now());                          // (I1)
+    PC_ASSERT(to >= now(), to, now());                     // (I1)
     now_ns_.store(to.count(), std::memory_order_relaxed);  // as in Clock::now
   }
 

@@ -14,8 +14,8 @@ namespace peercache {
 
 namespace {
 
-// libc's copy is watched by the thread sanitizer, and the race with the source is intended (design 6): under the
-// sanitizer bytes go through the one function that it skips.
+// libc's copy is watched by the thread sanitizer, and the race with the source is intended (design
+// 6): under the sanitizer bytes go through the one function that it skips.
 PC_RACY inline void copy_plain(std::byte* to, const std::byte* from, size_t bytes) noexcept {
 #if PC_TSAN
   racy_copy(to, from, bytes);
@@ -35,12 +35,15 @@ size_t head_bytes(const std::byte* to, size_t alignment, size_t bytes) noexcept 
   return head < bytes ? head : bytes;
 }
 
-// Four lines per turn keep enough loads in flight to hide DRAM latency; the prefetch is what the hardware prefetcher
-// does not do across a 4 KiB page. Stores are aligned: a non-temporal store that straddles lines would split.
+// Four lines per turn keep enough loads in flight to hide DRAM latency; the prefetch is what the
+// hardware prefetcher does not do across a 4 KiB page. Stores are aligned: a non-temporal store
+// that straddles lines would split.
 constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
 constexpr size_t kPrefetchBytes = 1024;
 
-[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to, const std::byte* from, size_t bytes) noexcept {
+[[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
+                                                 const std::byte* from,
+                                                 size_t bytes) noexcept {
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
@@ -61,7 +64,8 @@ constexpr size_t kPrefetchBytes = 1024;
   copy_plain(to, from, bytes);
 }
 
-[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to, const std::byte* from,
+[[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
+                                                      const std::byte* from,
                                                       size_t bytes) noexcept {
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
@@ -143,7 +147,10 @@ void copy_bytes_cached(std::byte* to, const std::byte* from, size_t bytes) noexc
   copy_plain(to, from, bytes);
 }
 
-void test_copy_streaming(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+void test_copy_streaming(CopyKernel kernel,
+                         std::byte* to,
+                         const std::byte* from,
+                         size_t bytes) noexcept {
   stream(kernel, to, from, bytes);
 }
 

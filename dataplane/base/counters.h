@@ -5,7 +5,8 @@
 
 namespace peercache {
 
-/// A count that one thread writes and any thread reads. No read-modify-write: the writer knows its own value.
+/// A count that one thread writes and any thread reads. No read-modify-write: the writer knows its
+/// own value.
 ///
 /// THREAD:     add, set: one writer; value: any.
 /// COST:       add is a load and a store of the writer's own line, no locked instruction.
@@ -16,7 +17,8 @@ class Counter {
   Counter& operator=(const Counter&) = delete;
 
   void add(uint64_t count = 1) noexcept {
-    // Relaxed is enough: the only writer reads back its own value, and readers want a recent number, not an order.
+    // Relaxed is enough: the only writer reads back its own value, and readers want a recent
+    // number, not an order.
     value_.store(value_.load(std::memory_order_relaxed) + count, std::memory_order_relaxed);
   }
 

@@ -4,8 +4,8 @@
 
 namespace peercache {
 
-/// Every error code of the tree. A range of 1000 per subsystem, so that a number names where to look:
-/// 0 base, 1000 wire, 2000 transport, 3000 rail and engine, 4000 pool, 5000 numa and gpu,
+/// Every error code of the tree. A range of 1000 per subsystem, so that a number names where to
+/// look: 0 base, 1000 wire, 2000 transport, 3000 rail and engine, 4000 pool, 5000 numa and gpu,
 /// 6000 discovery and directory, 7000 tier, 8000 configuration, 9000 bindings.
 /// A number is never reused for something else: it appears in logs and in Python exceptions.
 enum class Errc : uint16_t {
@@ -107,7 +107,8 @@ enum class Errc : uint16_t {
   kUnknownLayout = 9003,
 };
 
-/// A few words in lower case, for messages: "pool too small". Never null; "unknown error" for a foreign value.
+/// A few words in lower case, for messages: "pool too small". Never null; "unknown error" for a
+/// foreign value.
 const char* to_string(Errc code) noexcept;
 
 }  // namespace peercache

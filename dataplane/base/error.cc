@@ -1,10 +1,10 @@
 #include "dataplane/base/error.h"
 
-#include <fmt/format.h>
-
 #include <cstring>
 #include <iterator>
 #include <string_view>
+
+#include <fmt/format.h>
 
 namespace peercache {
 
@@ -16,7 +16,8 @@ std::string errno_text(int error_number) {
   return strerror_r(error_number, buffer.data(), buffer.size());
 }
 
-// Fills the placeholders by hand: a format call would throw on a context that lost its values on the way.
+// Fills the placeholders by hand: a format call would throw on a context that lost its values on
+// the way.
 void append_context(std::string& text, const Error& error) {
   std::string_view rest(error.context);
   for (size_t i = 0; i < error.value_count; ++i) {
@@ -34,13 +35,15 @@ void append_context(std::string& text, const Error& error) {
 }  // namespace
 
 std::string to_string(const Error& error) {
-  std::string text = fmt::format("{} ({})", to_string(error.code), static_cast<unsigned>(error.code));
+  std::string text =
+      fmt::format("{} ({})", to_string(error.code), static_cast<unsigned>(error.code));
   if (error.context[0] != '\0') {
     text += ": ";
     append_context(text, error);
   }
   if (error.os_errno != 0) {
-    fmt::format_to(std::back_inserter(text), ": {} (errno {})", errno_text(error.os_errno), error.os_errno);
+    fmt::format_to(std::back_inserter(text), ": {} (errno {})", errno_text(error.os_errno),
+                   error.os_errno);
   }
   if (error.vendor != 0) {
     fmt::format_to(std::back_inserter(text), ", vendor {}", error.vendor);

@@ -12,8 +12,9 @@
 
 namespace peercache {
 
-/// Why a set-up or control call failed: a code, the system's and the device's number, and a literal sentence with
-/// the values that matter. Small and trivially copyable, so that it crosses rings and is returned without a heap.
+/// Why a set-up or control call failed: a code, the system's and the device's number, and a literal
+/// sentence with the values that matter. Small and trivially copyable, so that it crosses rings and
+/// is returned without a heap.
 ///
 /// THREAD:     any; a value.
 /// BORROWS:    `context`, always a string literal (make_error accepts nothing else).
@@ -23,8 +24,8 @@ struct Error {
 
   Errc code = Errc::kInvalidArgument;
   uint8_t value_count = 0;
-  int32_t os_errno = 0;   ///< errno of the call that failed, or 0
-  uint32_t vendor = 0;    ///< e.g. the vendor error of a work completion, or 0
+  int32_t os_errno = 0;  ///< errno of the call that failed, or 0
+  uint32_t vendor = 0;   ///< e.g. the vendor error of a work completion, or 0
   const char* context = "";
   std::array<uint64_t, kValuesMax> values{};
 
@@ -37,18 +38,21 @@ struct Error {
 };
 static_assert(std::is_trivially_copyable_v<Error>);
 
-/// A string literal whose number of `{}` is checked against the number of values when it is compiled.
+/// A string literal whose number of `{}` is checked against the number of values when it is
+/// compiled.
 template <size_t kValueCount>
 class ErrorContext {
  public:
   template <size_t kChars>
-  consteval ErrorContext(const char (&literal)[kChars]) : text_(literal) {  // NOLINT(google-explicit-constructor)
+  consteval ErrorContext(const char (&literal)[kChars])
+      : text_(literal) {  // NOLINT(google-explicit-constructor)
     size_t placeholders = 0;
     for (size_t i = 0; i + 1 < kChars; ++i) {
       placeholders += literal[i] == '{' && literal[i + 1] == '}' ? 1 : 0;
     }
     if (placeholders != kValueCount) {
-      throw "an error context needs one {} per value";  // not a constant expression: fails to compile
+      throw "an error context needs one {} per value";  // not a constant expression: fails to
+                                                        // compile
     }
   }
 
@@ -62,7 +66,8 @@ class ErrorContext {
 /// Values are integers, enumerators, pointers, strong ids, Bytes or durations (their count).
 template <class... Values>
   requires(sizeof...(Values) <= Error::kValuesMax)
-[[nodiscard]] Error make_error(Errc code, ErrorContext<sizeof...(Values)> context,
+[[nodiscard]] Error make_error(Errc code,
+                               ErrorContext<sizeof...(Values)> context,
                                const Values&... values) noexcept {
   Error error;
   error.code = code;
@@ -72,10 +77,12 @@ template <class... Values>
   return error;
 }
 
-/// The same for a failed system call; `error_number` is errno (or a positive return code), kept and spelled out.
+/// The same for a failed system call; `error_number` is errno (or a positive return code), kept and
+/// spelled out.
 template <class... Values>
   requires(sizeof...(Values) <= Error::kValuesMax)
-[[nodiscard]] Error make_system_error(Errc code, int error_number,
+[[nodiscard]] Error make_system_error(Errc code,
+                                      int error_number,
                                       ErrorContext<sizeof...(Values)> context,
                                       const Values&... values) noexcept {
   Error error = make_error(code, context, values...);
@@ -83,8 +90,9 @@ template <class... Values>
   return error;
 }
 
-/// "pool too small (4001): pool of 4096 bytes cannot hold one page of 8192 bytes", followed by ": Cannot allocate
-/// memory (errno 12)" and ", vendor 129" where those numbers are set. Never throws but for lack of memory.
+/// "pool too small (4001): pool of 4096 bytes cannot hold one page of 8192 bytes", followed by ":
+/// Cannot allocate memory (errno 12)" and ", vendor 129" where those numbers are set. Never throws
+/// but for lack of memory.
 std::string to_string(const Error& error);
 
 }  // namespace peercache

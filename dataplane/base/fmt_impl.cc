@@ -1,6 +1,7 @@
-// Debian ships fmt as a shared library and as headers. The wheel may not bring a shared library along, and the
-// header-only mode would compile all of fmt into every file that logs; so fmt's definitions are compiled here, once.
-// This is what fmt's own src/format.cc does. SOURCE: fmt 9.1.0, src/format.cc.
+// Debian ships fmt as a shared library and as headers. The wheel may not bring a shared library
+// along, and the header-only mode would compile all of fmt into every file that logs; so fmt's
+// definitions are compiled here, once. This is what fmt's own src/format.cc does. SOURCE:
+// fmt 9.1.0, src/format.cc.
 #include <fmt/format-inl.h>
 
 FMT_BEGIN_NAMESPACE
@@ -15,8 +16,10 @@ template FMT_API auto locale_ref::get<std::locale>() const -> std::locale;
 template FMT_API auto thousands_sep_impl(locale_ref) -> thousands_sep_result<char>;
 template FMT_API auto decimal_point_impl(locale_ref) -> char;
 template FMT_API void buffer<char>::append(const char*, const char*);
-template FMT_API void vformat_to(buffer<char>&, string_view, basic_format_args<FMT_BUFFER_CONTEXT(char)>,
-                                  locale_ref);
+template FMT_API void vformat_to(buffer<char>&,
+                                 string_view,
+                                 basic_format_args<FMT_BUFFER_CONTEXT(char)>,
+                                 locale_ref);
 
 }  // namespace detail
 FMT_END_NAMESPACE

@@ -9,8 +9,10 @@ namespace peercache {
 
 namespace histogram {
 
-static_assert(bucket_of(31) == 31 && bucket_of(32) == 32 && bucket_of(64) == 64 && bucket_of(66) == 65);
-static_assert(bucket_floor(bucket_of(1'000'000)) <= 1'000'000 && bucket_floor(bucket_of(1'000'000) + 1) > 1'000'000);
+static_assert(bucket_of(31) == 31 && bucket_of(32) == 32 && bucket_of(64) == 64 &&
+              bucket_of(66) == 65);
+static_assert(bucket_floor(bucket_of(1'000'000)) <= 1'000'000 &&
+              bucket_floor(bucket_of(1'000'000) + 1) > 1'000'000);
 static_assert(bucket_of(UINT64_MAX) == kBuckets - 1);
 
 Nanos Snapshot::mean() const noexcept {
@@ -22,7 +24,8 @@ Nanos Snapshot::percentile(double percent) const noexcept {
   if (count_ == 0) {
     return Nanos(0);
   }
-  // The rank of the value asked for, from 1: the smallest value that has `percent` of the values at or below it.
+  // The rank of the value asked for, from 1: the smallest value that has `percent` of the values at
+  // or below it.
   const double exact = std::ceil(percent / 100 * static_cast<double>(count_));
   const uint64_t rank = std::clamp<uint64_t>(static_cast<uint64_t>(exact), 1, count_);
   uint64_t seen = 0;
@@ -31,7 +34,8 @@ Nanos Snapshot::percentile(double percent) const noexcept {
     if (seen >= rank) {
       const uint64_t floor = bucket_floor(bucket);
       const uint64_t last = bucket + 1 < kBuckets ? bucket_floor(bucket + 1) - 1 : floor;
-      return Nanos(static_cast<int64_t>(std::min(floor + (last - floor) / 2, std::max(max_ns_, floor))));
+      return Nanos(
+          static_cast<int64_t>(std::min(floor + (last - floor) / 2, std::max(max_ns_, floor))));
     }
   }
   return max();

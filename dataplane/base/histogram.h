@@ -15,8 +15,8 @@ class LatencyHistogram;
 /// The form that all latency histograms share: buckets of equal width within each power of two.
 namespace histogram {
 
-/// 32 buckets per power of two: a bucket is at most 1/32 of its lower bound wide, and its middle is reported, so a
-/// percentile is within 1/64 (1.6 %) of the true value.
+/// 32 buckets per power of two: a bucket is at most 1/32 of its lower bound wide, and its middle is
+/// reported, so a percentile is within 1/64 (1.6 %) of the true value.
 inline constexpr unsigned kSubBucketBits = 5;
 inline constexpr uint64_t kSubBuckets = 1U << kSubBucketBits;
 /// 2^40 ns are 18 minutes: longer than any deadline. Longer values count in the last bucket.
@@ -99,7 +99,8 @@ class LatencyHistogram {
 
  private:
   static void bump(std::atomic<uint64_t>& cell, uint64_t by) noexcept {
-    // Relaxed is enough: the only writer reads back its own value; readers want recent numbers, not an order.
+    // Relaxed is enough: the only writer reads back its own value; readers want recent numbers, not
+    // an order.
     cell.store(cell.load(std::memory_order_relaxed) + by, std::memory_order_relaxed);
   }
 

@@ -11,7 +11,8 @@ namespace peercache {
 enum class IdlePolicy : uint8_t {
   kSpin,    ///< poll again at once; a core of its own
   kHybrid,  ///< spin, then pause between turns, then sleep on an event
-  kEvent,   ///< sleep after the first empty turn; for conductors, and where a CPU quota is set or cores are short
+  kEvent,   ///< sleep after the first empty turn; for conductors, and where a CPU quota is set or
+            ///< cores are short
 };
 
 [[nodiscard]] constexpr const char* to_string(IdlePolicy policy) noexcept {
@@ -50,7 +51,8 @@ class IdleBackoff {
         spin_(Nanos(int64_t{options.spin_us} * 1000)),
         pause_(Nanos((int64_t{options.spin_us} + options.pause_us) * 1000)) {}
 
-  /// After a turn that did `work` things, at time `now`. kSleep asks the caller to sleep; the others are done.
+  /// After a turn that did `work` things, at time `now`. kSleep asks the caller to sleep; the
+  /// others are done.
   Step after_turn(int work, Nanos now) noexcept {
     if (work > 0) {
       idle_ = false;
@@ -82,7 +84,8 @@ class IdleBackoff {
     return Step::kSleep;
   }
 
-  /// After a sleep. With `woken` the phases start afresh; a time-out goes back to sleep after one empty turn.
+  /// After a sleep. With `woken` the phases start afresh; a time-out goes back to sleep after one
+  /// empty turn.
   void after_sleep(bool woken) noexcept {
     if (woken) {
       idle_ = false;

@@ -2,16 +2,18 @@
 
 // Inlined into this file: no library to link, and short keys are hashed without a call per part.
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <array>
 #include <bit>
+#include <xxhash.h>
 
 namespace peercache {
 
-static_assert(std::endian::native == std::endian::little, "lengths are hashed as they lie in memory");
+static_assert(std::endian::native == std::endian::little,
+              "lengths are hashed as they lie in memory");
 
-Key128 hash_key(std::string_view key_namespace, std::string_view key, std::string_view component) noexcept {
+Key128 hash_key(std::string_view key_namespace,
+                std::string_view key,
+                std::string_view component) noexcept {
   XXH3_state_t state;
   XXH3_INITSTATE(&state);
   XXH3_128bits_reset(&state);

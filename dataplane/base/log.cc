@@ -1,17 +1,17 @@
 #include "dataplane/base/log.h"
 
-#include <fmt/format.h>
-#include <pthread.h>
-#include <sys/syscall.h>
-#include <time.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <memory>
+#include <pthread.h>
+#include <sys/syscall.h>
 #include <system_error>
 #include <thread>
+#include <time.h>
+#include <unistd.h>
+
+#include <fmt/format.h>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/base/cacheline.h"
@@ -63,10 +63,11 @@ int32_t system_thread_id() noexcept { return static_cast<int32_t>(::syscall(SYS_
 
 /// The process's log: a ring of many producers and the thread that empties it.
 ///
-/// THREAD:     write, set_level: any; drain: the log thread; set_sink: any, serialised by `sink_mutex_`.
-/// OWNS:       the ring; the thread, which is detached and lives as long as the process.
-/// INVARIANTS: (I1) entry i is free for message n (n mod entries = i) when its turn is 2n, written when it is 2n + 1.
-/// COST:       write formats on the caller's stack and takes one locked instruction; it never waits.
+/// THREAD:     write, set_level: any; drain: the log thread; set_sink: any, serialised by
+/// `sink_mutex_`. OWNS:       the ring; the thread, which is detached and lives as long as the
+/// process. INVARIANTS: (I1) entry i is free for message n (n mod entries = i) when its turn is 2n,
+/// written when it is 2n + 1. COST:       write formats on the caller's stack and takes one locked
+/// instruction; it never waits.
 class Logger {
  public:
   Logger() {
@@ -77,9 +78,15 @@ class Logger {
   Logger(const Logger&) = delete;
   Logger& operator=(const Logger&) = delete;
 
-  [[nodiscard]] LogLevel level() const noexcept { return level_.load(std::memory_order_relaxed); }  // a hint
-  void set_level(LogLevel level) noexcept { level_.store(level, std::memory_order_relaxed); }     // a hint
-  [[nodiscard]] uint64_t dropped() const noexcept { return dropped_.load(std::memory_order_relaxed); }
+  [[nodiscard]] LogLevel level() const noexcept {
+    return level_.load(std::memory_order_relaxed);
+  }  // a hint
+  void set_level(LogLevel level) noexcept {
+    level_.store(level, std::memory_order_relaxed);
+  }  // a hint
+  [[nodiscard]] uint64_t dropped() const noexcept {
+    return dropped_.load(std::memory_order_relaxed);
+  }
 
   void write(LogLevel level, const char* file, int line, std::string_view text) noexcept;
   bool set_sink(SinkChoice choice) noexcept;
@@ -107,8 +114,8 @@ class Logger {
   std::atomic<int> thread_state_{0};
   std::unique_ptr<WakeEvent> event_;
 
-  // Two words that change together, read once per message by the log thread and changed a few times per process:
-  // a ring would need a thread that empties it at every caller of set_sink.
+  // Two words that change together, read once per message by the log thread and changed a few times
+  // per process: a ring would need a thread that empties it at every caller of set_sink.
   Mutex sink_mutex_;
   SinkChoice sink_ PC_GUARDED_BY(sink_mutex_);
   std::atomic<uint64_t> sink_calls_begun_{0};
@@ -128,8 +135,9 @@ Logger& logger() noexcept {
 
 void Logger::ensure_thread() noexcept {
   int state = thread_state_.load(std::memory_order_acquire);  // L3 acquire: meets L4; event_ is set
-  if (state != 0 || !thread_state_.compare_exchange_strong(state, 1, std::memory_order_relaxed,
-                                                           std::memory_order_relaxed)) {  // L4 publishes
+  if (state != 0 ||
+      !thread_state_.compare_exchange_strong(state, 1, std::memory_order_relaxed,
+                                             std::memory_order_relaxed)) {  // L4 publishes
     return;
   }
   Result<std::unique_ptr<WakeEvent>> event = WakeEvent::open();
@@ -147,7 +155,7 @@ void Logger::ensure_thread() noexcept {
 }
 
 void Logger::write(LogLevel level, const char* file, int line, std::string_view text) noexcept {
-  if (forked_.load(std::memory_order_relaxed)) {  // set before the child runs anything of ours
+  if (forked_.load(std::memory_order_relaxed)) {       // set before the child runs anything of ours
     dropped_.fetch_add(1, std::memory_order_relaxed);  // a count
     return;
   }
@@ -168,7 +176,8 @@ void Logger::write(LogLevel level, const char* file, int line, std::string_view 
         entry.unix_time_ns = unix_now_ns();
         entry.text_bytes = static_cast<uint32_t>(std::min(text.size(), kTextBytesMax));
         std::copy_n(text.data(), entry.text_bytes, entry.text.data());
-        entry.turn.store(2 * number + 1, std::memory_order_release);  // L5 release: meets L6 in drain_one
+        entry.turn.store(2 * number + 1,
+                         std::memory_order_release);  // L5 release: meets L6 in drain_one
         break;
       }
     } else if (turn < 2 * number) {
@@ -186,7 +195,8 @@ void Logger::write(LogLevel level, const char* file, int line, std::string_view 
 bool Logger::drain_one() noexcept {
   const uint64_t number = written_.value.load(std::memory_order_relaxed);  // its own index
   Entry& entry = entries_[static_cast<size_t>(number) & (kRingEntries - 1)];
-  if (entry.turn.load(std::memory_order_acquire) != 2 * number + 1) {  // L6 acquire: meets L5; the entry is written
+  if (entry.turn.load(std::memory_order_acquire) !=
+      2 * number + 1) {  // L6 acquire: meets L5; the entry is written
     return false;
   }
   emit(LogRecord{.level = entry.level,
@@ -195,8 +205,10 @@ bool Logger::drain_one() noexcept {
                  .unix_time_ns = entry.unix_time_ns,
                  .thread_id = entry.thread_id,
                  .text = std::string_view(entry.text.data(), entry.text_bytes)});
-  entry.turn.store(2 * (number + kRingEntries), std::memory_order_release);  // L2 release: meets L1; entry is read
-  written_.value.store(number + 1, std::memory_order_release);  // L7 release: meets L8 in flush; the sink has it
+  entry.turn.store(2 * (number + kRingEntries),
+                   std::memory_order_release);  // L2 release: meets L1; entry is read
+  written_.value.store(
+      number + 1, std::memory_order_release);  // L7 release: meets L8 in flush; the sink has it
   return true;
 }
 
@@ -209,7 +221,8 @@ void Logger::emit(const LogRecord& record) noexcept {
   }
   // Outside the mutex: a sink may wait for the GIL, and set_sink may be called by who holds it.
   choice.sink(choice.context, record);
-  sink_calls_ended_.fetch_add(1, std::memory_order_release);  // L9 release: meets L10; the sink is out of its context
+  sink_calls_ended_.fetch_add(
+      1, std::memory_order_release);  // L9 release: meets L10; the sink is out of its context
 }
 
 void Logger::report_dropped() noexcept {
@@ -231,7 +244,8 @@ void Logger::report_dropped() noexcept {
 
 void Logger::run() noexcept {
   ::pthread_setname_np(::pthread_self(), "pc-log");
-  while (thread_state_.load(std::memory_order_acquire) != 2) {  // L3 acquire: meets L4; event_ is set
+  while (thread_state_.load(std::memory_order_acquire) !=
+         2) {  // L3 acquire: meets L4; event_ is set
     sleep_a_little();
   }
   while (true) {
@@ -265,12 +279,14 @@ bool Logger::set_sink(SinkChoice choice) noexcept {
 }
 
 bool Logger::flush(Nanos timeout) noexcept {
-  const uint64_t wanted = next_.value.load(std::memory_order_relaxed);  // what this thread logged is below it
+  const uint64_t wanted =
+      next_.value.load(std::memory_order_relaxed);  // what this thread logged is below it
   const Nanos deadline = monotonic_now() + timeout;
   // L8 acquire: meets L7 in drain_one; the sink has the messages.
   while (written_.value.load(std::memory_order_acquire) < wanted) {
-    const bool never = thread_state_.load(std::memory_order_relaxed) == 3 ||  // final states, no data read
-                       forked_.load(std::memory_order_relaxed);
+    const bool never =
+        thread_state_.load(std::memory_order_relaxed) == 3 ||  // final states, no data read
+        forked_.load(std::memory_order_relaxed);
     if (never || monotonic_now() > deadline) {
       return false;
     }
@@ -298,7 +314,8 @@ const char* to_string(LogLevel level) noexcept {
 }
 
 bool set_log_sink(LogSink sink, void* context) noexcept {
-  return logger().set_sink(sink == nullptr ? SinkChoice{} : SinkChoice{.sink = sink, .context = context});
+  return logger().set_sink(sink == nullptr ? SinkChoice{}
+                                           : SinkChoice{.sink = sink, .context = context});
 }
 
 void set_log_level(LogLevel level) noexcept { logger().set_level(level); }
@@ -313,21 +330,23 @@ void log_to_fd(void* context, const LogRecord& record) noexcept {
   ::localtime_r(&time.tv_sec, &local);
   std::array<char, kTextBytesMax + 128> line{};
   const auto end = fmt::format_to_n(
-      line.data(), line.size() - 1, "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} {} [{}] {}:{} peercache: {}",
-      local.tm_year + 1900, local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
-      record.unix_time_ns % 1'000'000'000 / 1000, to_string(record.level), record.thread_id, record.file,
-      record.line, record.text);
+      line.data(), line.size() - 1,
+      "{:04}-{:02}-{:02} {:02}:{:02}:{:02}.{:06} {} [{}] {}:{} peercache: {}", local.tm_year + 1900,
+      local.tm_mon + 1, local.tm_mday, local.tm_hour, local.tm_min, local.tm_sec,
+      record.unix_time_ns % 1'000'000'000 / 1000, to_string(record.level), record.thread_id,
+      record.file, record.line, record.text);
   const size_t bytes = std::min(end.size, line.size() - 1);
   line[bytes] = '\n';
   // One write per line keeps lines of several processes whole; what a full pipe refuses is lost.
-  static_cast<void>(!::write(static_cast<int>(reinterpret_cast<intptr_t>(context)), line.data(), bytes + 1));
+  static_cast<void>(
+      !::write(static_cast<int>(reinterpret_cast<intptr_t>(context)), line.data(), bytes + 1));
 }
 
 bool LogLimiter::allow(Nanos now, uint64_t& suppressed) noexcept {
   int64_t next_ns = next_ns_.load(std::memory_order_relaxed);
-  if (now.count() < next_ns || !next_ns_.compare_exchange_strong(next_ns, now.count() + interval_ns_,
-                                                                 std::memory_order_relaxed,
-                                                                 std::memory_order_relaxed)) {
+  if (now.count() < next_ns ||
+      !next_ns_.compare_exchange_strong(next_ns, now.count() + interval_ns_,
+                                        std::memory_order_relaxed, std::memory_order_relaxed)) {
     suppressed_.fetch_add(1, std::memory_order_relaxed);
     return false;
   }
@@ -339,13 +358,17 @@ namespace detail {
 
 bool log_enabled(LogLevel level) noexcept { return level >= logger().level(); }
 
-void log_write(LogLevel level, const char* file, int line, fmt::string_view format,
+void log_write(LogLevel level,
+               const char* file,
+               int line,
+               fmt::string_view format,
                fmt::format_args values) noexcept {
   // The stack buffer holds every message of the tree; fmt goes to the heap beyond it.
   fmt::basic_memory_buffer<char, kTextBytesMax> text;
   try {
     fmt::vformat_to(std::back_inserter(text), format, values);
-  } catch (const std::exception&) {  // the format was checked when compiled: only memory can be short
+  } catch (
+      const std::exception&) {  // the format was checked when compiled: only memory can be short
     text.append(std::string_view(" (message cut: out of memory)"));
   }
   if (text.size() > kTextBytesMax) {

@@ -20,8 +20,10 @@ struct CgroupFiles {
   const char* droppable;  // the line of memory.stat with page cache that is reclaimed first
 };
 
-// SOURCE: Linux Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst, "Memory Interface Files".
-constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"};
+// SOURCE: Linux Documentation/admin-guide/cgroup-v1/memory.rst and cgroup-v2.rst, "Memory Interface
+// Files".
+constexpr CgroupFiles kVersion1{"memory.limit_in_bytes", "memory.usage_in_bytes",
+                                "total_inactive_file"};
 constexpr CgroupFiles kVersion2{"memory.max", "memory.current", "inactive_file"};
 
 // Version 1 writes "no limit" as the largest multiple of the page size below 2^63.
@@ -50,7 +52,8 @@ std::optional<uint64_t> parse_number(std::string_view text) {
     return std::nullopt;
   }
   uint64_t value = 0;
-  const auto [end, failure] = std::from_chars(text.data() + begin, text.data() + text.size(), value);
+  const auto [end, failure] =
+      std::from_chars(text.data() + begin, text.data() + text.size(), value);
   static_cast<void>(end);
   return failure == std::errc() ? std::optional(value) : std::nullopt;
 }
@@ -83,8 +86,8 @@ bool lists(const std::string& comma_separated, const std::string& word) {
   return std::find(words.begin(), words.end(), word) != words.end();
 }
 
-// SOURCE: proc(5), /proc/pid/mountinfo: "id parent major:minor root mount-point options [optional]... - type source
-// super-options".
+// SOURCE: proc(5), /proc/pid/mountinfo: "id parent major:minor root mount-point options
+// [optional]... - type source super-options".
 std::optional<CgroupMount> find_mount(const std::string& root, bool version2) {
   const std::optional<std::string> mounts = read_file(root + "/proc/self/mountinfo");
   if (!mounts) {
@@ -96,7 +99,8 @@ std::optional<CgroupMount> find_mount(const std::string& root, bool version2) {
     if (fields.size() < 5 || fields.end() - dash < 4) {
       continue;
     }
-    const bool wanted = version2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && lists(dash[3], "memory");
+    const bool wanted =
+        version2 ? dash[1] == "cgroup2" : dash[1] == "cgroup" && lists(dash[3], "memory");
     if (wanted) {
       return CgroupMount{.root = fields[3], .mount_point = fields[4]};
     }
@@ -104,8 +108,9 @@ std::optional<CgroupMount> find_mount(const std::string& root, bool version2) {
   return std::nullopt;
 }
 
-// The path of this process's cgroup below the mount point, "" for the mount point itself. What the mount does not show
-// (a container sees only its own part of the tree) is cut off: its root is then the nearest cgroup that can be read.
+// The path of this process's cgroup below the mount point, "" for the mount point itself. What the
+// mount does not show (a container sees only its own part of the tree) is cut off: its root is then
+// the nearest cgroup that can be read.
 std::string path_below_mount(const std::string& cgroup, const CgroupMount& mount) {
   std::string below = cgroup;
   if (mount.root != "/") {
@@ -135,7 +140,10 @@ std::optional<Bytes> room_of(const std::string& directory, const CgroupFiles& fi
 }
 
 // The least room from the process's cgroup up to the mount point.
-void limit_by_hierarchy(const std::string& root, const std::string& cgroup, bool version2, MemoryBudget& budget) {
+void limit_by_hierarchy(const std::string& root,
+                        const std::string& cgroup,
+                        bool version2,
+                        MemoryBudget& budget) {
   const std::optional<CgroupMount> mount = find_mount(root, version2);
   if (!mount) {
     return;
@@ -168,7 +176,8 @@ Result<MemoryBudget> read_memory_budget(const std::string& root) {
   MemoryBudget budget{.host_available = Bytes(*available_kib * 1024),
                       .cgroup_available = MemoryBudget::kNoLimit,
                       .cgroup_limited = false};
-  // SOURCE: cgroups(7), /proc/pid/cgroup: "hierarchy:controllers:path"; version 2 has hierarchy 0 and no controllers.
+  // SOURCE: cgroups(7), /proc/pid/cgroup: "hierarchy:controllers:path"; version 2 has hierarchy 0
+  // and no controllers.
   const std::string cgroups = read_file(root + "/proc/self/cgroup").value_or("");
   for (const std::string& line : split(cgroups, '\n')) {
     const size_t first = line.find(':');
@@ -196,8 +205,9 @@ Result<void> check_memory_budget(Bytes wanted, Bytes headroom, const std::string
                         "{} bytes are wanted with {} to spare, and the memory cgroup has {} left",
                         wanted, headroom, available);
     }
-    return make_error(Errc::kMemoryBudget, "{} bytes are wanted with {} to spare, and the host has {} available",
-                      wanted, headroom, available);
+    return make_error(Errc::kMemoryBudget,
+                      "{} bytes are wanted with {} to spare, and the host has {} available", wanted,
+                      headroom, available);
   }
   return {};
 }

@@ -22,8 +22,9 @@ class Unexpected {
   E error_;
 };
 
-/// A value or the reason why there is none. A subset of std::expected with its names, so that a later alias can
-/// replace it; unlike std::expected, `*` and `->` are checked, since reading a value that is not there is a bug.
+/// A value or the reason why there is none. A subset of std::expected with its names, so that a
+/// later alias can replace it; unlike std::expected, `*` and `->` are checked, since reading a
+/// value that is not there is a bug.
 ///
 /// THREAD:     any; a value.
 /// INVARIANTS: (I1) exactly one of value and error exists.
@@ -39,7 +40,8 @@ class [[nodiscard]] Result {
   template <class U = T>
     requires(std::constructible_from<T, U &&> && !std::same_as<std::remove_cvref_t<U>, Result> &&
              !std::same_as<std::remove_cvref_t<U>, E>)
-  constexpr explicit(!std::convertible_to<U&&, T>) Result(U&& value)  // NOLINT(bugprone-forwarding-reference-overload)
+  constexpr explicit(!std::convertible_to<U&&, T>)
+      Result(U&& value)  // NOLINT(bugprone-forwarding-reference-overload)
       : state_(std::in_place_index<0>, std::forward<U>(value)) {}
   constexpr Result(E error)  // NOLINT(google-explicit-constructor): `return make_error(...)`
       : state_(std::in_place_index<1>, std::move(error)) {}
@@ -124,7 +126,8 @@ class [[nodiscard]] Result<void, E> {
 #define PC_CONCAT_IMPL(a, b) a##b
 #define PC_CONCAT(a, b) PC_CONCAT_IMPL(a, b)
 
-/// Returns from the caller with the error of a Result; goes on if there is none. A value is dropped.
+/// Returns from the caller with the error of a Result; goes on if there is none. A value is
+/// dropped.
 #define PC_TRY(...) PC_TRY_IMPL(PC_CONCAT(pc_try_, __COUNTER__), __VA_ARGS__)
 #define PC_TRY_IMPL(result, ...)                                 \
   do {                                                           \
@@ -134,15 +137,15 @@ class [[nodiscard]] Result<void, E> {
     }                                                            \
   } while (false)
 
-/// `PC_TRY_ASSIGN(auto fd, open_it());` declares (or assigns) the value, or returns from the caller with the error.
-/// It is two statements: not for an `if` without braces.
+/// `PC_TRY_ASSIGN(auto fd, open_it());` declares (or assigns) the value, or returns from the caller
+/// with the error. It is two statements: not for an `if` without braces.
 #define PC_TRY_ASSIGN(declaration, ...) \
   PC_TRY_ASSIGN_IMPL(PC_CONCAT(pc_try_, __COUNTER__), declaration, __VA_ARGS__)
-#define PC_TRY_ASSIGN_IMPL(result, declaration, ...)              \
-  auto result = (__VA_ARGS__);                                    \
-  if (!result.has_value()) {                                      \
-    return ::peercache::Unexpected(std::move(result).error());    \
-  }                                                               \
+#define PC_TRY_ASSIGN_IMPL(result, declaration, ...)           \
+  auto result = (__VA_ARGS__);                                 \
+  if (!result.has_value()) {                                   \
+    return ::peercache::Unexpected(std::move(result).error()); \
+  }                                                            \
   declaration = std::move(result).value()
 
 }  // namespace peercache

@@ -8,8 +8,8 @@
 
 namespace peercache {
 
-/// A number that names something. Explicit both ways, ordered, hashable, and without arithmetic: an index of a rail
-/// is not an index of a peer, and neither can be added to anything.
+/// A number that names something. Explicit both ways, ordered, hashable, and without arithmetic: an
+/// index of a rail is not an index of a peer, and neither can be added to anything.
 ///
 /// THREAD:     any; a value, of the size of Rep.
 template <class Tag, std::integral Rep>

@@ -2,7 +2,8 @@
 
 #include <mutex>
 
-// Clang's thread-safety attributes; other compilers ignore them. The preset `tidy` turns a violation into an error.
+// Clang's thread-safety attributes; other compilers ignore them. The preset `tidy` turns a
+// violation into an error.
 #if defined(__clang__)
 #define PC_THREAD_ATTRIBUTE(x) __attribute__((x))
 #else
@@ -24,9 +25,9 @@
 
 namespace peercache {
 
-/// The right to run as the owner of some state ("I am the rail thread"). It exists for the compiler only: members are
-/// PC_GUARDED_BY(role_), functions PC_REQUIRES(role_), and the one place that is the thread's loop (or a test that
-/// steps it) opens a RoleScope. Nothing is checked at run time.
+/// The right to run as the owner of some state ("I am the rail thread"). It exists for the compiler
+/// only: members are PC_GUARDED_BY(role_), functions PC_REQUIRES(role_), and the one place that is
+/// the thread's loop (or a test that steps it) opens a RoleScope. Nothing is checked at run time.
 ///
 /// THREAD:     any; has no state.
 class PC_CAPABILITY("role") ThreadRole {
@@ -37,7 +38,8 @@ class PC_CAPABILITY("role") ThreadRole {
 
   void enter() noexcept PC_ACQUIRE() {}
   void leave() noexcept PC_RELEASE() {}
-  /// Tells the analysis that the caller runs as this role, where it cannot see so (constructors, callbacks).
+  /// Tells the analysis that the caller runs as this role, where it cannot see so (constructors,
+  /// callbacks).
   void assert_held() const noexcept PC_ASSERT_CAPABILITY(this) {}
 };
 
@@ -53,7 +55,8 @@ class PC_SCOPED_CAPABILITY RoleScope {
   ~RoleScope() PC_RELEASE() {}  // NOLINT(modernize-use-equals-default): the attribute needs a body
 };
 
-/// A mutex the analysis understands. Each one in the tree needs a sentence on why a ring would not do.
+/// A mutex the analysis understands. Each one in the tree needs a sentence on why a ring would not
+/// do.
 ///
 /// THREAD:     any.
 class PC_CAPABILITY("mutex") Mutex {

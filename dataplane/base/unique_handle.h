@@ -1,14 +1,14 @@
 #pragma once
 
+#include <cstddef>
 #include <sys/mman.h>
 #include <unistd.h>
-
-#include <cstddef>
 #include <utility>
 
 namespace peercache {
 
-/// Owns one C handle. Traits say what it is: `using Handle`, `static Handle none()`, `static void close(Handle)`.
+/// Owns one C handle. Traits say what it is: `using Handle`, `static Handle none()`, `static void
+/// close(Handle)`.
 ///
 /// THREAD:     one owner at a time.
 /// OWNS:       the handle; closed on destruction, reset and overwriting.

@@ -22,8 +22,8 @@ template <std::integral To, std::integral From>
   return static_cast<To>(value);
 }
 
-/// An amount of bytes. Sums and differences of amounts are amounts; times and divided by counts too; the quotient of
-/// two amounts is a count.
+/// An amount of bytes. Sums and differences of amounts are amounts; times and divided by counts
+/// too; the quotient of two amounts is a count.
 ///
 /// THREAD:     any; a value of 8 bytes.
 /// INVARIANTS: (I1) a difference is never negative (checked where asserts are on).
@@ -47,9 +47,13 @@ class Bytes {
   }
   friend constexpr Bytes operator+(Bytes a, Bytes b) noexcept { return a += b; }
   friend constexpr Bytes operator-(Bytes a, Bytes b) noexcept { return a -= b; }
-  friend constexpr Bytes operator*(Bytes a, uint64_t count) noexcept { return Bytes(a.value_ * count); }
+  friend constexpr Bytes operator*(Bytes a, uint64_t count) noexcept {
+    return Bytes(a.value_ * count);
+  }
   friend constexpr Bytes operator*(uint64_t count, Bytes a) noexcept { return a * count; }
-  friend constexpr Bytes operator/(Bytes a, uint64_t count) noexcept { return Bytes(a.value_ / count); }
+  friend constexpr Bytes operator/(Bytes a, uint64_t count) noexcept {
+    return Bytes(a.value_ / count);
+  }
   friend constexpr uint64_t operator/(Bytes a, Bytes b) noexcept { return a.value_ / b.value_; }
   friend constexpr Bytes operator%(Bytes a, Bytes b) noexcept { return Bytes(a.value_ % b.value_); }
 

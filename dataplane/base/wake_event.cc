@@ -1,13 +1,12 @@
 #include "dataplane/base/wake_event.h"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
-
-#include <algorithm>
-#include <array>
-#include <cerrno>
 
 namespace peercache {
 
@@ -33,7 +32,8 @@ void WakeEvent::sleep(Nanos timeout, int other_fd) noexcept {
 
 void WakeEvent::consume() noexcept {
   uint64_t count = 0;
-  static_cast<void>(!::read(fd_.get(), &count, sizeof(count)));  // nothing to consume is fine: it does not block
+  static_cast<void>(
+      !::read(fd_.get(), &count, sizeof(count)));  // nothing to consume is fine: it does not block
 }
 
 void WakeEvent::signal() noexcept {

@@ -12,14 +12,16 @@
 
 namespace peercache {
 
-/// How a sleeping thread is woken by others without a lost wake-up: an eventfd and the word that says it may sleep.
+/// How a sleeping thread is woken by others without a lost wake-up: an eventfd and the word that
+/// says it may sleep.
 ///
 ///   sleeper:  announce_sleep(); if (nothing to do) sleep(...); cancel_sleep();
 ///   waker:    push(...); wake_if_sleeping();
 ///
 /// THREAD:     announce_sleep, sleep, cancel_sleep: the one sleeper; wake_if_sleeping, wake: any.
 /// OWNS:       one eventfd.
-/// COST:       wake_if_sleeping is one locked instruction, and one system call if the sleeper sleeps.
+/// COST:       wake_if_sleeping is one locked instruction, and one system call if the sleeper
+/// sleeps.
 class WakeEvent {
  public:
   /// Errors: kSystem (no descriptor left).
@@ -31,8 +33,9 @@ class WakeEvent {
   void announce_sleep() noexcept { peercache::announce_sleep(word_.value); }
   void cancel_sleep() noexcept { peercache::cancel_sleep(word_.value); }
 
-  /// Waits until woken, until `other_fd` (if not -1) is readable, or until `timeout` has passed; may return early.
-  /// Consumes the wake-ups. REQUIRES: announce_sleep before, and a look at the queues since.
+  /// Waits until woken, until `other_fd` (if not -1) is readable, or until `timeout` has passed;
+  /// may return early. Consumes the wake-ups. REQUIRES: announce_sleep before, and a look at the
+  /// queues since.
   void sleep(Nanos timeout, int other_fd = -1) noexcept;
 
   /// After a push: wakes the sleeper if it sleeps or is about to.

@@ -16,14 +16,17 @@
 
 namespace peercache {
 
-/// A bounded ring from one producer to one consumer. What does not fit is not taken: push says so and the caller
-/// decides. Each side keeps a copy of the other's index and looks at the other's line only when the copy is used up.
+/// A bounded ring from one producer to one consumer. What does not fit is not taken: push says so
+/// and the caller decides. Each side keeps a copy of the other's index and looks at the other's
+/// line only when the copy is used up.
 ///
 /// THREAD:     push*: the producer; pop*: the consumer; size_approx, peek_unconsumed: any.
 /// OWNS:       `capacity` entries, taken at construction.
 /// INVARIANTS: (I1) head <= tail <= head + capacity; both count up for ever (64 bits do not wrap).
-///             (I2) entries [head, tail) are the consumer's to read, all others the producer's to write.
-/// COST:       no allocation, lock or system call after construction; one shared line per batch in the steady state.
+///             (I2) entries [head, tail) are the consumer's to read, all others the producer's to
+///             write.
+/// COST:       no allocation, lock or system call after construction; one shared line per batch in
+/// the steady state.
 template <class T>
 class SpscRing {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
@@ -40,13 +43,17 @@ class SpscRing {
   [[nodiscard]] size_t capacity() const noexcept { return mask_ + 1; }
 
   /// False if the ring is full.
-  [[nodiscard]] bool push(const T& entry) noexcept { return push_many(std::span<const T>(&entry, 1)) == 1; }
+  [[nodiscard]] bool push(const T& entry) noexcept {
+    return push_many(std::span<const T>(&entry, 1)) == 1;
+  }
 
-  /// Takes as many of `entries` as fit, in order, and returns their number; they become visible together.
+  /// Takes as many of `entries` as fit, in order, and returns their number; they become visible
+  /// together.
   [[nodiscard]] size_t push_many(std::span<const T> entries) noexcept {
     const uint64_t tail = producer_.tail.load(std::memory_order_relaxed);  // its own index
     if (capacity() - static_cast<size_t>(tail - producer_.head_seen) < entries.size()) {
-      // R2 acquire: meets W2 in pop_many; entries below head have been copied out and may be overwritten.
+      // R2 acquire: meets W2 in pop_many; entries below head have been copied out and may be
+      // overwritten.
       producer_.head_seen = consumer_.head.load(std::memory_order_acquire);
     }
     const size_t room = capacity() - static_cast<size_t>(tail - producer_.head_seen);
@@ -91,15 +98,17 @@ class SpscRing {
 
   /// Entries in the ring, as of some moment during the call.
   [[nodiscard]] size_t size_approx() const noexcept {
-    // Relaxed is enough: a hint. Head first, so that the difference is not negative for the two owners.
+    // Relaxed is enough: a hint. Head first, so that the difference is not negative for the two
+    // owners.
     const uint64_t head = consumer_.head.load(std::memory_order_relaxed);
     const uint64_t tail = producer_.tail.load(std::memory_order_relaxed);
     return tail > head ? std::min(static_cast<size_t>(tail - head), capacity()) : 0;
   }
 
-  /// Calls fn(const T&) with a copy of each entry in [head, tail), oldest first, without consuming any; stops early
-  /// when fn returns false (if it returns bool). Any third thread may do so while producer and consumer work: a copy
-  /// may be of an entry that was consumed meanwhile, or a mixture of two. Only for hints that are validated elsewhere
+  /// Calls fn(const T&) with a copy of each entry in [head, tail), oldest first, without consuming
+  /// any; stops early when fn returns false (if it returns bool). Any third thread may do so while
+  /// producer and consumer work: a copy may be of an entry that was consumed meanwhile, or a
+  /// mixture of two. Only for hints that are validated elsewhere
   /// ("is a put of this key still queued?"), never to act on an entry.
   template <std::invocable<const T&> Fn>
   void peek_unconsumed(Fn&& fn) const noexcept {

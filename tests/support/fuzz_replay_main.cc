@@ -1,4 +1,5 @@
-// Runs a fuzz target over a checked-in corpus where there is no libFuzzer: every input that ever failed stays a test.
+// Runs a fuzz target over a checked-in corpus where there is no libFuzzer: every input that ever
+// failed stays a test.
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
@@ -17,7 +18,8 @@ int main(int argc, char** argv) {
         continue;
       }
       std::ifstream file(entry.path(), std::ios::binary);
-      const std::vector<char> bytes{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
+      const std::vector<char> bytes{std::istreambuf_iterator<char>(file),
+                                    std::istreambuf_iterator<char>()};
       // A copy of exactly its size: reading beyond it is found by the address sanitizer.
       const std::vector<uint8_t> input(bytes.begin(), bytes.end());
       static_cast<void>(LLVMFuzzerTestOneInput(input.data(), input.size()));

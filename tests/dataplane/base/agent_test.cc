@@ -1,10 +1,10 @@
 #include "dataplane/base/agent.h"
 
+#include <atomic>
+#include <cerrno>
 #include <sys/resource.h>
 
-#include <atomic>
 #include <catch2/catch.hpp>
-#include <cerrno>
 
 namespace peercache {
 namespace {
@@ -17,9 +17,11 @@ class EchoAgent final : public Agent {
  public:
   int poll_once(Nanos /*now*/) noexcept override {
     polled.store(true, std::memory_order_relaxed);  // only ends a loop of the case
-    const uint64_t wanted = requests.load(std::memory_order_relaxed);  // ordered by the wake-up, or polled again
-    const uint64_t had = answers.load(std::memory_order_relaxed);      // its own
-    const Nanos slow_until = monotonic_now() + Nanos(busy_ns.exchange(0, std::memory_order_relaxed));
+    const uint64_t wanted =
+        requests.load(std::memory_order_relaxed);  // ordered by the wake-up, or polled again
+    const uint64_t had = answers.load(std::memory_order_relaxed);  // its own
+    const Nanos slow_until =
+        monotonic_now() + Nanos(busy_ns.exchange(0, std::memory_order_relaxed));
     while (monotonic_now() < slow_until) {
     }
     answers.store(wanted, std::memory_order_relaxed);  // the case only waits for it
@@ -64,7 +66,8 @@ TEST_CASE("agent: every idle policy answers requests and stops", "[unit]") {
     for (uint64_t request = 1; request <= 200; ++request) {
       agent.requests.store(request, std::memory_order_relaxed);  // wake_if_sleeping orders it
       thread->wake_if_sleeping();
-      REQUIRE(within_limit([&] { return agent.answers.load(std::memory_order_relaxed) == request; }));
+      REQUIRE(
+          within_limit([&] { return agent.answers.load(std::memory_order_relaxed) == request; }));
     }
     thread->stop();
     thread->stop();
@@ -102,25 +105,27 @@ TEST_CASE("agent: an agent that found work while preparing does not sleep", "[un
 TEST_CASE("agent: a slow turn counts as a stall", "[unit]") {
   EchoAgent agent;
   agent.busy_ns.store(5'000'000, std::memory_order_relaxed);  // before the thread exists
-  const auto thread = start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .stall_ms = 1});
+  const auto thread =
+      start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .stall_ms = 1});
   CHECK(within_limit([&] { return thread->stalls() >= 1; }));
   CHECK(thread->turn_max() >= std::chrono::milliseconds(4));
 }
 
 TEST_CASE("agent: on_start runs on the new thread, and its error is start's", "[unit]") {
   EchoAgent agent;
-  const Result<std::unique_ptr<AgentThread>> failed =
-      AgentThread::start(agent, AgentOptions{.on_start = [] {
-                           return Result<void>(make_system_error(Errc::kPinRefused, EINVAL, "cpu {}", 99));
-                         }});
+  const Result<std::unique_ptr<AgentThread>> failed = AgentThread::start(
+      agent, AgentOptions{.on_start = [] {
+        return Result<void>(make_system_error(Errc::kPinRefused, EINVAL, "cpu {}", 99));
+      }});
   REQUIRE_FALSE(failed.has_value());
   CHECK(failed.error().code == Errc::kPinRefused);
   CHECK_FALSE(agent.polled.load(std::memory_order_relaxed));
   std::thread::id started_on;
-  const auto thread = start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .on_start = [&] {
-                              started_on = std::this_thread::get_id();
-                              return Result<void>();
-                            }});
+  const auto thread =
+      start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .on_start = [&] {
+                                  started_on = std::this_thread::get_id();
+                                  return Result<void>();
+                                }});
   CHECK(started_on != std::this_thread::get_id());
 }
 
@@ -128,10 +133,11 @@ TEST_CASE("agent: the nice level is added to the new thread only", "[unit]") {
   EchoAgent agent;
   const int mine = ::getpriority(PRIO_PROCESS, 0);
   int its = mine;
-  const auto thread = start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .nice = 2, .on_start = [&] {
-                              its = ::getpriority(PRIO_PROCESS, 0);
-                              return Result<void>();
-                            }});
+  const auto thread =
+      start(agent, AgentOptions{.idle = {.policy = IdlePolicy::kEvent}, .nice = 2, .on_start = [&] {
+                                  its = ::getpriority(PRIO_PROCESS, 0);
+                                  return Result<void>();
+                                }});
   CHECK(its == std::min(mine + 2, 19));
   CHECK(::getpriority(PRIO_PROCESS, 0) == mine);
 }

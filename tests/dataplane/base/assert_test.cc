@@ -1,12 +1,12 @@
 #include "dataplane/base/assert.h"
 
+#include <array>
+#include <csignal>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <array>
 #include <catch2/catch.hpp>
-#include <csignal>
-#include <string>
 
 #include "dataplane/base/units.h"
 
@@ -27,7 +27,8 @@ Death die(Body body) {
   const pid_t child = ::fork();
   REQUIRE(child >= 0);
   if (child == 0) {
-    std::signal(SIGABRT, SIG_DFL);  // Catch2's handler would report the death as a failure of this case
+    std::signal(SIGABRT,
+                SIG_DFL);  // Catch2's handler would report the death as a failure of this case
     ::dup2(ends[1], STDERR_FILENO);
     body();
     ::_exit(0);

@@ -1,7 +1,8 @@
 #include "dataplane/base/clock.h"
 
-#include <catch2/catch.hpp>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -21,7 +22,8 @@ TEST_CASE("clock: the fast clock never goes back and stays near the monotonic on
     early_max = std::max(early_max, before - fast);
     late_max = std::max(late_max, fast - after);
   }
-  // 5 µs is ten times what the calibration promises; an interrupted reading lies between before and after anyway.
+  // 5 µs is ten times what the calibration promises; an interrupted reading lies between before and
+  // after anyway.
   CHECK(early_max < std::chrono::microseconds(5));
   CHECK(late_max < std::chrono::microseconds(5));
 }

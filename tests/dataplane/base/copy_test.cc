@@ -1,9 +1,10 @@
 #include "dataplane/base/copy.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <random>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/ordering.h"
 
@@ -62,8 +63,9 @@ TEST_CASE("copy: every kernel copies every small size at every alignment", "[uni
 }
 
 TEST_CASE("copy: copy_bytes is exact around the streaming threshold", "[unit]") {
-  for (const size_t bytes : {kStreamingBytesMin - 65, kStreamingBytesMin - 1, kStreamingBytesMin,
-                             kStreamingBytesMin + 1, kStreamingBytesMin + 255, kStreamingBytesMin + 4097}) {
+  for (const size_t bytes :
+       {kStreamingBytesMin - 65, kStreamingBytesMin - 1, kStreamingBytesMin, kStreamingBytesMin + 1,
+        kStreamingBytesMin + 255, kStreamingBytesMin + 4097}) {
     for (const size_t to_offset : {0, 1, 63}) {
       for (const size_t from_offset : {0, 7, 64}) {
         CAPTURE(bytes, to_offset, from_offset);
@@ -74,7 +76,8 @@ TEST_CASE("copy: copy_bytes is exact around the streaming threshold", "[unit]") 
 }
 
 TEST_CASE("copy: the cached copy is exact", "[unit]") {
-  for (const size_t bytes : {size_t{0}, size_t{1}, size_t{63}, size_t{4096}, kStreamingBytesMin + 3}) {
+  for (const size_t bytes :
+       {size_t{0}, size_t{1}, size_t{63}, size_t{4096}, kStreamingBytesMin + 3}) {
     REQUIRE(copies_exactly(&copy_bytes_cached, bytes, 1, 3));
   }
 }

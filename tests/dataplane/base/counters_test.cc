@@ -1,7 +1,8 @@
 #include "dataplane/base/counters.h"
 
-#include <catch2/catch.hpp>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/cacheline.h"
 
@@ -37,7 +38,8 @@ TEST_CASE("counter: a gauge is replaced", "[unit]") {
 
 TEST_CASE("cacheline: two padded neighbours do not share a pair of lines", "[unit]") {
   const Padded<int> pair[2]{};
-  CHECK(reinterpret_cast<uintptr_t>(&pair[1]) - reinterpret_cast<uintptr_t>(&pair[0]) == kFalseSharingBytes);
+  CHECK(reinterpret_cast<uintptr_t>(&pair[1]) - reinterpret_cast<uintptr_t>(&pair[0]) ==
+        kFalseSharingBytes);
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
 #include "dataplane/base/error.h"
 
-#include <catch2/catch.hpp>
 #include <cerrno>
 #include <cstring>
 #include <set>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/units.h"
 
@@ -11,15 +12,16 @@ namespace peercache {
 namespace {
 
 TEST_CASE("error: the text has the code, its number and the filled context", "[unit]") {
-  const Error error =
-      make_error(Errc::kPoolTooSmall, "pool of {} bytes cannot hold one page of {} bytes", 4_KiB, 8192);
-  CHECK(to_string(error) == "pool too small (4001): pool of 4096 bytes cannot hold one page of 8192 bytes");
+  const Error error = make_error(Errc::kPoolTooSmall,
+                                 "pool of {} bytes cannot hold one page of {} bytes", 4_KiB, 8192);
+  CHECK(to_string(error) ==
+        "pool too small (4001): pool of 4096 bytes cannot hold one page of 8192 bytes");
 }
 
 TEST_CASE("error: a system error spells out errno", "[unit]") {
   const Error error = make_system_error(Errc::kSystem, ENOMEM, "cannot map {} bytes", 1_GiB);
-  CHECK(to_string(error) ==
-        std::string("system call failed (6): cannot map 1073741824 bytes: ") + std::strerror(ENOMEM) + " (errno 12)");
+  CHECK(to_string(error) == std::string("system call failed (6): cannot map 1073741824 bytes: ") +
+                                std::strerror(ENOMEM) + " (errno 12)");
 }
 
 TEST_CASE("error: a vendor number is appended", "[unit]") {
@@ -28,8 +30,8 @@ TEST_CASE("error: a vendor number is appended", "[unit]") {
 }
 
 TEST_CASE("error: strong types, enumerators and durations are values", "[unit]") {
-  const Error error = make_error(Errc::kTimeout, "rail {} code {} after {} ns {}", RailIndex(3), Errc::kBusy,
-                                 Nanos(1500), static_cast<void*>(nullptr));
+  const Error error = make_error(Errc::kTimeout, "rail {} code {} after {} ns {}", RailIndex(3),
+                                 Errc::kBusy, Nanos(1500), static_cast<void*>(nullptr));
   CHECK(to_string(error) == "timed out (7): rail 3 code 8 after 1500 ns 0");
 }
 

@@ -1,11 +1,12 @@
 #include "dataplane/base/histogram.h"
 
 #include <algorithm>
-#include <catch2/catch.hpp>
 #include <memory>
 #include <random>
 #include <thread>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -35,7 +36,8 @@ TEST_CASE("histogram: percentiles are within the stated error of the exact ones"
   CHECK(snapshot.count() == values.size());
   CHECK(snapshot.max() == Nanos(values.back()));
   for (const double percent : {1.0, 50.0, 90.0, 99.0, 99.9, 100.0}) {
-    const size_t rank = static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(values.size())));
+    const size_t rank =
+        static_cast<size_t>(std::ceil(percent / 100 * static_cast<double>(values.size())));
     const auto exact = static_cast<double>(values[rank - 1]);
     const auto reported = static_cast<double>(snapshot.percentile(percent).count());
     CAPTURE(seed, percent, exact, reported);

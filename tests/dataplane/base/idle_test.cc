@@ -32,7 +32,8 @@ TEST_CASE("idle: hybrid spins, then pauses, then sleeps, and work starts it afre
   CHECK(backoff.after_turn(0, start + std::chrono::microseconds(252)) == Step::kPollAgain);
 }
 
-TEST_CASE("idle: after a time-out hybrid sleeps again at once, after a wake-up it spins", "[unit]") {
+TEST_CASE("idle: after a time-out hybrid sleeps again at once, after a wake-up it spins",
+          "[unit]") {
   IdleBackoff backoff(IdleOptions{.policy = IdlePolicy::kHybrid, .spin_us = 50, .pause_us = 200});
   static_cast<void>(backoff.after_turn(0, Nanos(0)));
   const Nanos later = std::chrono::milliseconds(1);

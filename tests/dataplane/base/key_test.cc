@@ -1,20 +1,21 @@
 #include "dataplane/base/key.h"
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <random>
 #include <set>
 #include <string>
 #include <vector>
 
+#include <catch2/catch.hpp>
+
 namespace peercache {
 namespace {
 
 TEST_CASE("key: different splits of the same characters are different keys", "[unit]") {
   std::set<Key128> keys;
-  const std::vector<std::vector<std::string>> splits{{"abc", "", ""}, {"ab", "c", ""}, {"a", "bc", ""},
-                                                     {"a", "b", "c"}, {"", "abc", ""}, {"", "", "abc"},
-                                                     {"", "ab", "c"}, {"ab", "", "c"}};
+  const std::vector<std::vector<std::string>> splits{
+      {"abc", "", ""}, {"ab", "c", ""}, {"a", "bc", ""}, {"a", "b", "c"},
+      {"", "abc", ""}, {"", "", "abc"}, {"", "ab", "c"}, {"ab", "", "c"}};
   for (const std::vector<std::string>& parts : splits) {
     CHECK(keys.insert(hash_key(parts[0], parts[1], parts[2])).second);
   }
@@ -33,7 +34,8 @@ TEST_CASE("key: the hash is part of the wire format and does not change", "[unit
   const Key128 key = hash_key("namespace", "key", "k");
   CHECK(key.low == 0xc3a4084da72f9ce9ULL);
   CHECK(key.high == 0xa74e9fae434cfc6aULL);
-  CHECK(hash_bytes64("", 0) == 0x2d06800538d394c2ULL);  // SOURCE: XXH3_64bits of nothing, xxHash's own test vectors
+  CHECK(hash_bytes64("", 0) ==
+        0x2d06800538d394c2ULL);  // SOURCE: XXH3_64bits of nothing, xxHash's own test vectors
 }
 
 TEST_CASE("key: low bits are spread evenly", "[unit]") {

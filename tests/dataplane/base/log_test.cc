@@ -1,15 +1,15 @@
 #include "dataplane/base/log.h"
 
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <mutex>
 #include <string>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/units.h"
 
@@ -26,7 +26,9 @@ class Collector {
   Collector(const Collector&) = delete;
   Collector& operator=(const Collector&) = delete;
   ~Collector() {
-    gate_open.store(true, std::memory_order_release);  // meets the acquire in collect: lets a blocked sink go on
+    gate_open.store(
+        true,
+        std::memory_order_release);  // meets the acquire in collect: lets a blocked sink go on
     static_cast<void>(flush_log(kWait));
     static_cast<void>(set_log_sink(nullptr, nullptr));
     set_log_level(LogLevel::kInfo);
@@ -47,7 +49,8 @@ class Collector {
       std::this_thread::yield();
     }
     const std::lock_guard lock(self.mutex_);
-    self.texts_.push_back(std::string(to_string(record.level)) + " " + record.file + " " + std::string(record.text));
+    self.texts_.push_back(std::string(to_string(record.level)) + " " + record.file + " " +
+                          std::string(record.text));
   }
 
   std::mutex mutex_;
@@ -56,9 +59,11 @@ class Collector {
 
 TEST_CASE("log: a message reaches the sink with level, file and values", "[unit]") {
   Collector collector;
-  PC_LOG_WARN("rail {} down, {} bytes, qp {:#x}, {} ns, {}", RailIndex(3), 4_KiB, 0x1a2, Nanos(7), "lid 14");
-  CHECK(collector.texts() ==
-        std::vector<std::string>{"warn log_test.cc rail 3 down, 4096 bytes, qp 0x1a2, 7 ns, lid 14"});
+  PC_LOG_WARN("rail {} down, {} bytes, qp {:#x}, {} ns, {}", RailIndex(3), 4_KiB, 0x1a2, Nanos(7),
+              "lid 14");
+  CHECK(
+      collector.texts() ==
+      std::vector<std::string>{"warn log_test.cc rail 3 down, 4096 bytes, qp 0x1a2, 7 ns, lid 14"});
 }
 
 TEST_CASE("log: messages below the level are not formatted", "[unit]") {
@@ -106,7 +111,8 @@ TEST_CASE("log: messages of many threads all arrive, each thread's in order", "[
   CHECK(next == std::array<int, kThreads>{kMessages, kMessages, kMessages, kMessages});
 }
 
-TEST_CASE("log: nobody waits for a blocked sink, and what is dropped is counted and reported", "[unit]") {
+TEST_CASE("log: nobody waits for a blocked sink, and what is dropped is counted and reported",
+          "[unit]") {
   Collector collector;
   const uint64_t dropped_before = log_dropped_count();
   collector.gate_open.store(false, std::memory_order_release);  // meets the acquire in collect
@@ -117,7 +123,8 @@ TEST_CASE("log: nobody waits for a blocked sink, and what is dropped is counted 
   CHECK(dropped >= 2000 - 513);
   CHECK(dropped < 2000);
   collector.gate_open.store(true, std::memory_order_release);  // meets the acquire in collect
-  // The report follows when the ring is empty; it is not a message of the ring, so flush does not wait for it.
+  // The report follows when the ring is empty; it is not a message of the ring, so flush does not
+  // wait for it.
   const std::string report = std::to_string(dropped) + " log messages dropped, ring full";
   const Nanos deadline = monotonic_now() + kWait;
   bool reported = false;
@@ -128,7 +135,9 @@ TEST_CASE("log: nobody waits for a blocked sink, and what is dropped is counted 
   CHECK(reported);
 }
 
-TEST_CASE("log: a sink may be replaced while messages flow, and the old one is not called afterwards", "[unit]") {
+TEST_CASE(
+    "log: a sink may be replaced while messages flow, and the old one is not called afterwards",
+    "[unit]") {
   std::atomic<bool> stop{false};
   std::thread talker([&] {
     while (!stop.load(std::memory_order_relaxed)) {  // only ends the loop
@@ -177,7 +186,8 @@ TEST_CASE("log: the default sink writes one line to a descriptor", "[unit]") {
   CHECK(line.ends_with(" error [0] rail.h:12 peercache: lost\n"));
 }
 
-TEST_CASE("log: a limiter lets one message through per interval and says how many it held back", "[unit]") {
+TEST_CASE("log: a limiter lets one message through per interval and says how many it held back",
+          "[unit]") {
   LogLimiter limiter(std::chrono::seconds(1));
   uint64_t suppressed = 99;
   CHECK(limiter.allow(Nanos(0), suppressed));
@@ -195,7 +205,8 @@ TEST_CASE("log: the limited macro adds the number held back", "[unit]") {
   LogLimiter strict(std::chrono::hours(1));
   PC_LOG_LIMITED(strict, LogLevel::kWarn, "no values");
   PC_LOG_LIMITED(strict, LogLevel::kWarn, "no values");
-  CHECK(collector.texts() == std::vector<std::string>{"warn log_test.cc peer 4 lost", "warn log_test.cc no values"});
+  CHECK(collector.texts() ==
+        std::vector<std::string>{"warn log_test.cc peer 4 lost", "warn log_test.cc no values"});
 }
 
 }  // namespace

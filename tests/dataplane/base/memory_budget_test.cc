@@ -1,7 +1,8 @@
 #include "dataplane/base/memory_budget.h"
 
-#include <catch2/catch.hpp>
 #include <string>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -22,7 +23,8 @@ TEST_CASE("memory budget: an unlimited host has what meminfo says", "[unit]") {
 }
 
 TEST_CASE("memory budget: the tightest ancestor counts in version 2", "[unit]") {
-  // The leaf allows 8 GiB more, its parent only 4 GiB - 3 GiB + 1 GiB of page cache that can be dropped.
+  // The leaf allows 8 GiB more, its parent only 4 GiB - 3 GiB + 1 GiB of page cache that can be
+  // dropped.
   const MemoryBudget budget = budget_of("v2_nested");
   CHECK(budget.cgroup_limited);
   CHECK(budget.available() == 2_GiB);
@@ -55,16 +57,19 @@ TEST_CASE("memory budget: a request that fits passes, with its headroom", "[unit
   CHECK_FALSE(check_memory_budget(1_GiB, 1_GiB + Bytes(1), tree("v2_nested")).has_value());
 }
 
-TEST_CASE("memory budget: the error names what was wanted, what had to stay and what there is", "[unit]") {
+TEST_CASE("memory budget: the error names what was wanted, what had to stay and what there is",
+          "[unit]") {
   const Result<void> cgroup = check_memory_budget(3_GiB, 64_MiB, tree("v2_nested"));
   REQUIRE_FALSE(cgroup.has_value());
   CHECK(cgroup.error().code == Errc::kMemoryBudget);
   CHECK(to_string(cgroup.error()) ==
-        "over the memory budget (5): 3221225472 bytes are wanted with 67108864 to spare, and the memory cgroup has "
+        "over the memory budget (5): 3221225472 bytes are wanted with 67108864 to spare, and the "
+        "memory cgroup has "
         "2147483648 left");
   const Result<void> host = check_memory_budget(100_GiB, 64_MiB, tree("v2_unlimited"));
   REQUIRE_FALSE(host.has_value());
-  CHECK(to_string(host.error()).find("and the host has 24576000000 available") != std::string::npos);
+  CHECK(to_string(host.error()).find("and the host has 24576000000 available") !=
+        std::string::npos);
   CHECK_FALSE(check_memory_budget(Bytes(UINT64_MAX), 1_GiB, tree("v2_unlimited")).has_value());
 }
 

@@ -3,16 +3,18 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/clock.h"
 
 namespace peercache {
 namespace {
 
-TEST_CASE("ordering: racy_copy copies every size at every alignment and nothing around it", "[unit]") {
+TEST_CASE("ordering: racy_copy copies every size at every alignment and nothing around it",
+          "[unit]") {
   std::array<unsigned char, 96> from{};
   for (size_t i = 0; i < from.size(); ++i) {
     from[i] = static_cast<unsigned char>(i + 1);
@@ -54,7 +56,8 @@ TEST_CASE("ordering: a copy that passes the validation is of one life", "[unit]"
       next.fill(life);
       racy_copy(slot.bytes.data(), next.data(), sizeof(next));
       copy_done_fence();
-      // The reader below takes its location between lives only by chance; the pause makes that chance real.
+      // The reader below takes its location between lives only by chance; the pause makes that
+      // chance real.
       for (int i = 0; i < 8; ++i) {
         cpu_pause();
       }
@@ -70,7 +73,8 @@ TEST_CASE("ordering: a copy that passes the validation is of one life", "[unit]"
     validation_fence();
     if (racy_load(&slot.generation) == generation) {
       ++accepted;
-      // Bytes of an older life are possible here (this test has no PUBLISHED state); newer ones are not.
+      // Bytes of an older life are possible here (this test has no PUBLISHED state); newer ones are
+      // not.
       for (const uint64_t word : copy) {
         wrong += word > generation ? 1 : 0;
       }
@@ -92,8 +96,9 @@ TEST_CASE("ordering: of many wakers one takes the announcement", "[unit]") {
   CHECK_FALSE(must_wake(word));
 }
 
-// Dekker's pattern without an event: after both sides have done their half, at least one must have seen the other.
-// The time limit is the test's bound; a busy or instrumented machine does fewer rounds.
+// Dekker's pattern without an event: after both sides have done their half, at least one must have
+// seen the other. The time limit is the test's bound; a busy or instrumented machine does fewer
+// rounds.
 TEST_CASE("ordering: up to a million announcements lose no wake-up", "[unit]") {
   constexpr uint64_t kRoundsMax = 1'000'000;
   constexpr uint64_t kNoMore = UINT64_MAX;
@@ -106,14 +111,17 @@ TEST_CASE("ordering: up to a million announcements lose no wake-up", "[unit]") {
     for (uint64_t round = 1;; ++round) {
       uint64_t reached = 0;
       while (reached < round) {
-        reached = sleeper_round.load(std::memory_order_acquire);  // meets the sleeper's release: same start
+        reached = sleeper_round.load(
+            std::memory_order_acquire);  // meets the sleeper's release: same start
       }
       if (reached == kNoMore) {
         return;
       }
-      item.store(round, std::memory_order_relaxed);  // what is announced: ordered by must_wake alone, as under test
+      item.store(round, std::memory_order_relaxed);  // what is announced: ordered by must_wake
+                                                     // alone, as under test
       woke = must_wake(word);
-      waker_round.store(round, std::memory_order_release);  // meets the sleeper's acquire: woke is readable
+      waker_round.store(
+          round, std::memory_order_release);  // meets the sleeper's acquire: woke is readable
     }
   });
   const Nanos end = monotonic_now() + std::chrono::seconds(3);
@@ -123,8 +131,9 @@ TEST_CASE("ordering: up to a million announcements lose no wake-up", "[unit]") {
     ++round;
     sleeper_round.store(round, std::memory_order_release);  // meets the waker's acquire
     announce_sleep(word);
-    const bool saw_item = item.load(std::memory_order_relaxed) == round;  // ordered by announce_sleep alone
-    while (waker_round.load(std::memory_order_acquire) < round) {         // meets the waker's release
+    const bool saw_item =
+        item.load(std::memory_order_relaxed) == round;  // ordered by announce_sleep alone
+    while (waker_round.load(std::memory_order_acquire) < round) {  // meets the waker's release
       cpu_pause();
     }
     lost += !saw_item && !woke ? 1 : 0;

@@ -1,12 +1,12 @@
 #include "dataplane/base/result.h"
 
+#include <csignal>
+#include <memory>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
-#include <csignal>
-#include <memory>
-#include <string>
 
 namespace peercache {
 namespace {

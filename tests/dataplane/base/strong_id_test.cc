@@ -1,9 +1,10 @@
 #include "dataplane/base/strong_id.h"
 
-#include <catch2/catch.hpp>
 #include <concepts>
 #include <type_traits>
 #include <unordered_set>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/units.h"
 

@@ -1,7 +1,8 @@
 #include "dataplane/base/thread_role.h"
 
-#include <catch2/catch.hpp>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {

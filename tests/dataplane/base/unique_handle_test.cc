@@ -1,10 +1,10 @@
 #include "dataplane/base/unique_handle.h"
 
 #include <fcntl.h>
-
-#include <catch2/catch.hpp>
 #include <utility>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -48,9 +48,12 @@ TEST_CASE("unique handle: a descriptor is closed", "[unit]") {
 }
 
 TEST_CASE("unique handle: a mapping is unmapped", "[unit]") {
-  void* const data = ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  void* const data =
+      ::mmap(nullptr, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   REQUIRE(data != MAP_FAILED);
-  { const UniqueMapping mapping(MappedRange{.data = static_cast<std::byte*>(data), .bytes = 4096}); }
+  {
+    const UniqueMapping mapping(MappedRange{.data = static_cast<std::byte*>(data), .bytes = 4096});
+  }
   CHECK(::msync(data, 4096, MS_ASYNC) != 0);  // ENOMEM: not mapped
 }
 

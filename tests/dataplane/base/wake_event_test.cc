@@ -1,10 +1,10 @@
 #include "dataplane/base/wake_event.h"
 
-#include <catch2/catch.hpp>
 #include <sys/eventfd.h>
+#include <thread>
 #include <unistd.h>
 
-#include <thread>
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/clock.h"
 
@@ -57,8 +57,9 @@ TEST_CASE("wake event: a negative time-out does not sleep", "[unit]") {
   SUCCEED();
 }
 
-// A consumer that really sleeps, a producer that really writes: a lost wake-up shows as a sleep that times out while an
-// item lies there. The time limit is the test's bound; the machine decides how many of the million fit.
+// A consumer that really sleeps, a producer that really writes: a lost wake-up shows as a sleep
+// that times out while an item lies there. The time limit is the test's bound; the machine decides
+// how many of the million fit.
 TEST_CASE("wake event: up to a million hand-overs lose no wake-up", "[unit]") {
   constexpr uint64_t kItemsMax = 1'000'000;
   const auto event = open_event();
@@ -68,7 +69,8 @@ TEST_CASE("wake event: up to a million hand-overs lose no wake-up", "[unit]") {
   std::atomic<bool> done{false};
   std::thread producer([&] {
     for (uint64_t item = 1; item <= kItemsMax && monotonic_now() < end; ++item) {
-      pushed.store(item, std::memory_order_relaxed);  // ordered by wake_if_sleeping alone, as under test
+      pushed.store(item,
+                   std::memory_order_relaxed);  // ordered by wake_if_sleeping alone, as under test
       event->wake_if_sleeping();
       while (taken.load(std::memory_order_relaxed) < item) {  // a hand-over at a time
         cpu_pause();
@@ -80,7 +82,8 @@ TEST_CASE("wake event: up to a million hand-overs lose no wake-up", "[unit]") {
   uint64_t lost = 0;
   while (!done.load(std::memory_order_relaxed)) {
     event->announce_sleep();
-    const uint64_t seen = pushed.load(std::memory_order_relaxed);  // ordered by announce_sleep alone
+    const uint64_t seen =
+        pushed.load(std::memory_order_relaxed);  // ordered by announce_sleep alone
     if (seen == taken.load(std::memory_order_relaxed) && !done.load(std::memory_order_relaxed)) {
       const Nanos before = monotonic_now();
       event->sleep(std::chrono::seconds(2));
@@ -90,7 +93,8 @@ TEST_CASE("wake event: up to a million hand-overs lose no wake-up", "[unit]") {
       }
     }
     event->cancel_sleep();
-    taken.store(pushed.load(std::memory_order_relaxed), std::memory_order_relaxed);  // the producer waits for it
+    taken.store(pushed.load(std::memory_order_relaxed),
+                std::memory_order_relaxed);  // the producer waits for it
   }
   producer.join();
   INFO(pushed.load(std::memory_order_relaxed) << " hand-overs");

@@ -1,10 +1,11 @@
 #include "dataplane/queue/spsc_ring.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <random>
 #include <thread>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -24,7 +25,8 @@ Entry make_entry(uint64_t number) {
 
 bool is_whole(const Entry& entry) {
   return entry.negated == ~entry.number &&
-         std::all_of(entry.copies.begin(), entry.copies.end(), [&](uint64_t copy) { return copy == entry.number; });
+         std::all_of(entry.copies.begin(), entry.copies.end(),
+                     [&](uint64_t copy) { return copy == entry.number; });
 }
 
 std::vector<int> contents(const SpscRing<int>& ring) {
@@ -95,7 +97,8 @@ TEST_CASE("spsc ring: random batches agree with a model over many turns of the r
     } else {
       const size_t popped = ring.pop_many(std::span<int>(batch).first(count));
       REQUIRE(popped == std::min(count, model.size()));
-      REQUIRE(std::equal(batch.begin(), batch.begin() + static_cast<ptrdiff_t>(popped), model.begin()));
+      REQUIRE(
+          std::equal(batch.begin(), batch.begin() + static_cast<ptrdiff_t>(popped), model.begin()));
       model.erase(model.begin(), model.begin() + static_cast<ptrdiff_t>(popped));
     }
     REQUIRE(ring.size_approx() == model.size());
@@ -113,7 +116,9 @@ TEST_CASE("spsc ring: peeking stops when told", "[unit]") {
   CHECK(seen == 3);
 }
 
-TEST_CASE("spsc ring: two threads hand over every entry, whole and in order, while a third one peeks", "[unit]") {
+TEST_CASE(
+    "spsc ring: two threads hand over every entry, whole and in order, while a third one peeks",
+    "[unit]") {
   constexpr uint64_t kEntries = 300'000;
   SpscRing<Entry> ring(64);
   std::atomic<bool> done{false};
