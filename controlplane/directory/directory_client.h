@@ -115,40 +115,44 @@ class DirectoryClient final : public PoolListener {
     Nanos since{0};
     std::optional<Location> erase;
     std::optional<Location> put;
+    bool put_is_new = false;  ///< the holder has never been sent it: a retirement undoes it without a trace
     bool empty() const { return !erase && !put; }
   };
   struct Holder {
     bool live = false;
     Incarnation incarnation{};
     std::optional<uint64_t> purged_count;
-    std::deque<Change> queue;                        ///< front is the oldest; emptied ones are skipped
-    uint64_t queue_first_id = 0;                     ///< number of queue.front() in `places`
-    std::unordered_map<Key128, uint64_t> places;     ///< key -> id of its change in the queue
-    uint64_t waiting_count = 0;                      ///< non-empty changes in the queue
+    std::deque<Change> queue;                     ///< by `number`; the front is never empty of content
+    uint64_t front_id = 0;                        ///< of queue.front() in `places`
+    std::unordered_map<Key128, uint64_t> places;  ///< key -> id of its change in the queue
     std::shared_ptr<const DirectoryUpdateMessage> update;  ///< under way or to be sent again
-    uint64_t update_number = 0;                      ///< oldest event in it
+    uint64_t update_number = 0;                   ///< oldest event in it
+    uint64_t update_id_last = 0;
     bool sent = false;
     bool flush_now = false;
     Nanos retry_at{0};
     Nanos retry{0};
-    uint64_t update_id_last = 0;
-    uint64_t republish_left_count = 0;               ///< buckets of the index still to be published again
-    uint64_t republish_number = 0;                   ///< events up to here are settled only when that is done
+    bool republishing = false;                    ///< until everything of it was acknowledged
+    uint64_t republish_left_count = 0;            ///< buckets of the index still to be looked at
+    uint64_t republish_end_id = 0;                ///< the last change of it is before this one
   };
+  static constexpr uint64_t kWholeIndex = UINT64_MAX;
 
   Change* change_of(Holder& holder, const Key128& key);
-  Change& add_change(Holder& holder, const Key128& key, uint64_t number);
-  void drop_change(Holder& holder, Change& change);
-  void queue_put(Holder& holder, const Location& location, uint64_t number);
-  void queue_erase(Holder& holder, const Location& location, uint64_t number);
+  Change* add_change(Holder& holder, const Key128& key);
+  void drop_if_empty(Holder& holder, const Change& change);
+  void queue_put(Holder& holder, const Location& location, bool is_new);
+  void queue_erase(Holder& holder, const Location& location);
   void start_republish(Holder& holder);
   void clear_queue(Holder& holder);
-  int republish_step(const BucketTable& index);
-  bool build_update(Holder& holder, Nanos now);
-  bool due(const Holder& holder, Nanos now) const;
-  void settle(Holder& holder, const DirectoryUpdateReplyMessage& reply, Nanos now);
+  bool wants_republish(const Holder& holder) const;
+  int republish_step(const BucketTable* index);
+  void republish(const Location& location);
+  void end_republish_if_done(Holder& holder);
+  void build_update(Holder& holder);
+  Nanos due_at(const Holder& holder) const;
+  bool settle(Holder& holder, const DirectoryUpdateReplyMessage& reply);
   void retry_later(Holder& holder, Nanos now);
-  uint64_t oldest_number(const Holder& holder) const;
 
   DirectoryClientOptions options_;
   std::shared_ptr<const HashRing> ring_;

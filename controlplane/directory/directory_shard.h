@@ -55,8 +55,8 @@ class DirectoryShard {
   /// Finds records by RPC; those of dead incarnations are left out.
   DirectoryLookupReplyMessage lookup(std::span<const Key128> keys, const View& view);
 
-  /// Starts to drop the records of this incarnation; purge_step does it. Afterwards purged_count(node) has grown, which
-  /// tells the node, should it still live, to publish again.
+  /// Starts to drop the records of this incarnation; purge_step does it. When that is done purged_count(node) has grown,
+  /// which tells the node, should it live after all, to publish again; an update of its own ends the purge at once.
   void purge(NodeId node, Incarnation incarnation);
   /// Looks at up to `buckets_count` buckets for records to drop; false when nothing is left to do.
   bool purge_step(uint64_t buckets_count);
@@ -89,6 +89,7 @@ class DirectoryShard {
                              const View& view);
   void count(UpdateOutcome outcome, bool is_put);
   bool must_purge(const Location& record) const;
+  void end_purge(NodeId node, Incarnation incarnation);
 
   BucketTable table_;
   std::unordered_map<NodeId, Sender> senders_;

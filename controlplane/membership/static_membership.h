@@ -35,7 +35,7 @@ struct StaticMembershipOptions {
 ///
 /// THREAD:     the conductor's.
 /// INVARIANTS: (M1) at most one call per member is under way. (M2) an incarnation that was replaced never comes back: its
-///             late messages are ignored. (M3) kMemberUp and kMemberDown/kMemberReplaced of one incarnation alternate.
+///             late messages are ignored. (M3) kMemberDown and kMemberReplaced follow a kMemberUp of the same incarnation.
 /// COST:       O(members) per step; a new View per change.
 class StaticMembership final : public MembershipSource {
  public:
@@ -68,39 +68,43 @@ class StaticMembership final : public MembershipSource {
   struct Entry {
     Member member;
     Nanos next_call_at{0};
-    Nanos heard_at{0};      ///< last answer to a call of ours
-    Nanos retry{0};         ///< present pause
+    Nanos heard_at{0};        ///< last answer to a call of ours
+    Nanos pause{0};           ///< before the next call, as long as calls fail
     bool call_under_way = false;
-    bool greeted = false;   ///< hello was answered in this incarnation: heartbeats from now on
-    bool call_again = false;  ///< something happened during the call: call again at once
-    std::vector<Incarnation> replaced;  ///< the last few dead incarnations (M2)
+    bool call_again = false;  ///< something happened during the call: call again at once, should it fail
+    bool greeted = false;     ///< hello was answered in this incarnation: heartbeats from now on
+    std::vector<Incarnation> ended;  ///< the last few dead incarnations (M2)
   };
 
   StaticMembership(StaticMembershipOptions options, Nanos now);
 
   Entry* entry_of(NodeId node);
   Entry* entry_at(const std::string& control_address);
-  uint32_t index_of(const Entry& entry) const;
+  bool is_self(const NodeIdentity& identity) const;
+  bool is_up(const Entry& entry) const;
   void adopt_self(Entry& entry);
-  void adopt(Entry& entry, const NodeIdentity& identity, Nanos now);
-  void replace_incarnation(Entry& entry, const NodeIdentity& identity, Nanos now);
+  void adopt(Entry& entry, const NodeIdentity& identity);
+  void end_incarnation(Entry& entry, MembershipAction::Kind kind);
   void set_state(Entry& entry, MemberState state);
-  void refuse(Entry& entry, std::string text);
+  void refuse(Entry& entry, const std::string& text);
+  std::string why_refused(const Entry& entry, const HelloReplyMessage& reply);
+  void greet(Entry& entry, const HelloMessage& hello, HelloReplyMessage& reply, Nanos now);
   void heard_from(Entry& entry, Nanos now);
   void call_failed(Entry& entry, const Error& error, Nanos now);
   void call_soon(Entry& entry, Nanos now);
-  Nanos pause_of(Entry& entry);
+  void check_silence(Entry& entry, Nanos now);
+  Nanos longer_pause(Entry& entry);
   void emit(MembershipAction::Kind kind, const Entry& entry);
-  std::string identity_conflict(const NodeIdentity& identity, const Entry* entry) const;
   void publish_view();
 
   StaticMembershipOptions options_;
   HelloMessage own_hello_;
   std::vector<Entry> entries_;
-  std::vector<MembershipAction> pending_;  ///< emitted since the last step
+  bool self_appended_ = false;              ///< the last entry is this node, which the list does not name
+  std::vector<MembershipAction> pending_;   ///< events since the last step
   std::shared_ptr<const View> view_;
   Epoch epoch_{0};
-  bool changed_ = false;
+  bool changed_ = true;
   uint64_t random_;
 };
 

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/log.h"
 #include "dataplane/wire/rail_handshake.h"

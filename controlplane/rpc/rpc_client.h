@@ -62,12 +62,12 @@ class RpcClient {
   /// Closes its connection; its calls are answered with kClosed.
   void remove_peer(RpcPeerId peer);
 
-  /// Sends a request. on_reply gets the reply, or an error: kTimeout, kConnectRefused, kPeerLost (connection lost with the
-  /// call under way), kBusy (queue full: the peer does not read), kBadLength (message too large), kClosed, or the code of
-  /// an ErrorReplyMessage. REQUIRES: timeout > 0.
+  /// Sends a request. on_reply gets the reply, or an error: kTimeout, kConnectRefused, kNotConnected (no route, no such
+  /// name), kPeerLost (connection lost with the call under way), kBusy (queue full: the peer does not read), kBadLength
+  /// (message too large), kClosed, or the code of an ErrorReplyMessage. REQUIRES: the peer was added; timeout > 0.
   void call(RpcPeerId peer, const Message& message, Nanos timeout, RpcReplyFn on_reply);
 
-  /// Sends a message that has no reply; best effort, only over a connection that exists or is under way.
+  /// Sends a message that has no reply; best effort, only over a connection that exists.
   void notify(RpcPeerId peer, const Message& message);
 
   bool connected(RpcPeerId peer) const;
