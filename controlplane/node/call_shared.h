@@ -79,7 +79,6 @@ struct CallShared {
   PeerIndex self;
   NodeId node;
   Incarnation incarnation;
-  RegionDescriptor pool_region;
 };
 
 }  // namespace peercache

@@ -10,6 +10,7 @@
 #include "controlplane/node/node_state.h"
 #include "dataplane/base/log.h"
 #include "dataplane/rail/make_rail.h"
+#include "dataplane/transport/shm/shm_transport.h"
 
 namespace peercache {
 namespace {
@@ -187,7 +188,9 @@ Result<void> Node::State::open_engine() {
   RailOptions rail_options;
   rail_options.operation_timeout_ms = options.operation_timeout_ms;
   for (uint32_t i = 0; i < options.client_count; ++i) {
-    PC_TRY_ASSIGN(auto rail, make_shm_rail(RailIndex(0), rail_options, *endpoint, clock));
+    // No event: WRITEs, whose completions would need one, are not part of a call.
+    PC_TRY_ASSIGN(auto transport, ShmTransport::open(*endpoint, nullptr));
+    PC_TRY_ASSIGN(auto rail, make_rail(rail_options, std::move(transport)));
     rails.of_client.emplace_back();
     rails.of_client.back().push_back(std::move(rail));
   }
