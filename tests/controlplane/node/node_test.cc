@@ -2,6 +2,8 @@
 
 #include <catch2/catch.hpp>
 
+#include <poll.h>
+
 #include <algorithm>
 #include <thread>
 
