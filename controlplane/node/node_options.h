@@ -24,6 +24,7 @@ struct NodeOptions {
   std::vector<std::string> members;
   std::string control_bind_host = "127.0.0.1";
   uint16_t control_port = 0;               ///< 0: any free port
+  bool insecure = false;                   ///< listen on addresses other than loopback without authentication
   std::string runtime_dir;                 ///< empty: /run/peercache if writable, else /tmp/peercache-UID
 
   // Memory.
