@@ -67,7 +67,8 @@ void RailHealth::on_probe_ok() noexcept {
   errors_count_ = 0;
   errors_of_two_peers_ = false;
   successes_count_ = 0;
-  // The back-off stays as it grew until the rail has proved itself, so that a flapping one is probed ever less often.
+  // The back-off stays as it grew until the rail has proved itself, so that a flapping one is
+  // probed ever less often.
 }
 
 void RailHealth::go_down(Nanos now) noexcept {

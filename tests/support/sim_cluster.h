@@ -33,18 +33,19 @@ struct SimClusterOptions {
   uint64_t seed = 1;
   uint32_t peers_count = 2;
   uint32_t rails_count = 1;
-  uint32_t slots_count = 256;      ///< granules per peer
+  uint32_t slots_count = 256;  ///< granules per peer
   uint32_t granule_bytes = 4096;
   uint32_t buckets_count = 256;
   uint64_t writable_bytes = 1 << 20;
-  SimFaults faults{};              ///< of all links, to begin with
-  RailOptions rail{};              ///< index and clock are set per rail
+  SimFaults faults{};  ///< of all links, to begin with
+  RailOptions rail{};  ///< index and clock are set per rail
   uint32_t depth_count = limits::kInflightPerRail;
-  bool drive_on_poll = false;      ///< for code that waits (SimFabricOptions)
+  bool drive_on_poll = false;  ///< for code that waits (SimFabricOptions)
 };
 
-/// A peer of the simulation: its memory, and a minimal owner that publishes patterns whose every word depends on key,
-/// generation and offset, so that a byte of another life or place is found out.
+/// A peer of the simulation: its memory, and a minimal owner that publishes patterns whose every
+/// word depends on key, generation and offset, so that a byte of another life or place is found
+/// out.
 ///
 /// THREAD:     the fabric's.
 /// OWNS:       published bytes, header table, directory table, writable region.
@@ -123,7 +124,8 @@ class SimPeer {
     seal(location);
     return location;
   }
-  /// A whole life at one instant. REQUIRES: the object fits between the slot and the end of the region.
+  /// A whole life at one instant. REQUIRES: the object fits between the slot and the end of the
+  /// region.
   Location publish(uint32_t slot, const Key128& key, uint32_t length_bytes) {
     begin_life(slot);
     fill(slot, key, length_bytes);
@@ -181,11 +183,13 @@ class SimPeer {
   std::vector<Line> writable_;
 };
 
-/// A simulated fabric with some peers (peer i is PeerIndex i on every rail) and some rails of this node, all connected,
-/// and nothing else: everything runs on the test's thread, time moves when told.
+/// A simulated fabric with some peers (peer i is PeerIndex i on every rail) and some rails of this
+/// node, all connected, and nothing else: everything runs on the test's thread, time moves when
+/// told.
 ///
 /// THREAD:     the test's.
-/// OWNS:       fabric, peers, rails; RailHandles may be taken out for an engine, which must then go first.
+/// OWNS:       fabric, peers, rails; RailHandles may be taken out for an engine, which must then go
+///             first.
 class SimCluster {
  public:
   explicit SimCluster(SimClusterOptions options = {})

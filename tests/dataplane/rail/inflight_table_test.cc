@@ -1,11 +1,10 @@
 #include "dataplane/rail/inflight_table.h"
 
+#include <cstdio>
+#include <set>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <cstdio>
-#include <set>
 
 #include <catch2/catch.hpp>
 

@@ -13,8 +13,8 @@
 
 namespace peercache::test {
 
-/// One client's lane on one rail of a cluster, and its records: what an engine would do, step by step. Checks that every
-/// operation comes back exactly once.
+/// One client's lane on one rail of a cluster, and its records: what an engine would do, step by
+/// step. Checks that every operation comes back exactly once.
 ///
 /// THREAD:     the test's.
 /// BORROWS:    the cluster.
@@ -107,9 +107,7 @@ class RailBench {
     }
     return count;
   }
-  bool right(const Op& op) const {
-    return SimPeer::holds_pattern(op.buffer, op.record.target);
-  }
+  bool right(const Op& op) const { return SimPeer::holds_pattern(op.buffer, op.record.target); }
 
   SimCluster& cluster() { return cluster_; }
   ManagedRail& rail() { return rail_; }
@@ -151,6 +149,8 @@ class RailBench {
 inline constexpr Nanos kMillisecond{1'000'000};
 inline constexpr Nanos kMicrosecond{1'000};
 
-inline Key128 key_of(uint64_t i) { return Key128{.low = i * 0x9e3779b97f4a7c15 + 1, .high = i + 7}; }
+inline Key128 key_of(uint64_t i) {
+  return Key128{.low = i * 0x9e3779b97f4a7c15 + 1, .high = i + 7};
+}
 
 }  // namespace peercache::test

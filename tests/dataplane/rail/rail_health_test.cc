@@ -89,7 +89,8 @@ TEST_CASE("rail_health: a rail that fails again before it is up waits longer", "
   CHECK(health.probe_due_at() == 700 * kMs);
 }
 
-TEST_CASE("rail_health: a link that is down is not probed, one that comes up is at once", "[unit]") {
+TEST_CASE("rail_health: a link that is down is not probed, one that comes up is at once",
+          "[unit]") {
   RailHealth health(RailOptions{});
   health.on_link(false, 5 * kMs);
   CHECK(health.state() == RailState::kDown);

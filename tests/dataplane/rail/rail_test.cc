@@ -11,7 +11,8 @@
 using namespace peercache;
 using namespace peercache::test;
 
-TEST_CASE("rail: a validated read brings the bytes and the header that proves them", "[unit][sim]") {
+TEST_CASE("rail: a validated read brings the bytes and the header that proves them",
+          "[unit][sim]") {
   SimCluster cluster;
   RailBench bench(cluster);
   const Location location = cluster.peer(1).publish(3, key_of(1), 5000);
@@ -96,8 +97,10 @@ TEST_CASE("rail: reordered completions end the right operations", "[unit][sim]")
   }
 }
 
-TEST_CASE("rail: a slot that lives another life is stale, whenever the life changed", "[unit][sim]") {
-  // The slot is taken over at each of many moments of the read; torn into chunks, so that both lives may mix.
+TEST_CASE("rail: a slot that lives another life is stale, whenever the life changed",
+          "[unit][sim]") {
+  // The slot is taken over at each of many moments of the read; torn into chunks, so that both
+  // lives may mix.
   uint32_t ok = 0;
   uint32_t stale = 0;
   uint32_t mixed = 0;
@@ -166,7 +169,8 @@ TEST_CASE("rail: writes and lookups complete without a header read", "[unit][sim
   CHECK(cluster.transport().posts_count() == 2);
 }
 
-TEST_CASE("rail: what is wrong in itself ends as out of bounds and hurts nobody else", "[unit][sim]") {
+TEST_CASE("rail: what is wrong in itself ends as out of bounds and hurts nobody else",
+          "[unit][sim]") {
   SimCluster cluster;
   RailBench bench(cluster);
   Location beyond = cluster.peer(0).publish(255, key_of(1), 4096);

@@ -68,7 +68,8 @@ TEST_CASE("rail: a time-out fences first, and the destination is quiet afterward
   }
 }
 
-TEST_CASE("rail: a silent peer is suspect after one time-out and back after a probe", "[unit][sim]") {
+TEST_CASE("rail: a silent peer is suspect after one time-out and back after a probe",
+          "[unit][sim]") {
   SimCluster cluster;
   RailBench bench(cluster);
   const Location location = cluster.peer(0).publish(0, key_of(1), 64);
@@ -90,8 +91,8 @@ TEST_CASE("rail: a silent peer is suspect after one time-out and back after a pr
   CHECK(bench.count(OpStatus::kOk) == 1);
 
   cluster.link(0, 0).lost = false;
-  REQUIRE(cluster.run_until([&] { return bench.rail().reaches(PeerIndex(0)); },
-                            2'500 * kMillisecond));
+  REQUIRE(
+      cluster.run_until([&] { return bench.rail().reaches(PeerIndex(0)); }, 2'500 * kMillisecond));
   CHECK(has(news(bench.rail()), RailEventKind::kPeerRecovered));
   bench.push(bench.read(0, location));
   bench.finish();
@@ -252,7 +253,8 @@ TEST_CASE("rail: expired operations that are queued end without being posted", "
   bench.finish();
 }
 
-TEST_CASE("rail: a cancel ends what is queued at once and nothing of other batches", "[unit][sim]") {
+TEST_CASE("rail: a cancel ends what is queued at once and nothing of other batches",
+          "[unit][sim]") {
   RailOptions options;
   options.inflight_max_count = 4;
   SimCluster cluster({.rail = options});
@@ -274,7 +276,8 @@ TEST_CASE("rail: a cancel ends what is queued at once and nothing of other batch
   CHECK(bench.count(OpStatus::kOk) == 51);
 }
 
-TEST_CASE("rail: an operation that ends by itself before its fence keeps its outcome", "[unit][sim]") {
+TEST_CASE("rail: an operation that ends by itself before its fence keeps its outcome",
+          "[unit][sim]") {
   SimCluster cluster;
   RailBench bench(cluster);
   cluster.link(0, 0).latency_ns = 1'000'000;
@@ -533,7 +536,8 @@ TEST_CASE("rail: random trouble of every kind loses nothing and lies never", "[u
     for (uint64_t i = random.below(8); i > 0; --i) {
       const auto slot = static_cast<uint32_t>(random.below(32));
       const Location location = owner.publish(slot, key_of(random.below(100)), 2048);
-      bench.deadline = cluster.now() + Nanos(static_cast<int64_t>(random.below(20'000'000) + 1'000));
+      bench.deadline =
+          cluster.now() + Nanos(static_cast<int64_t>(random.below(20'000'000) + 1'000));
       bench.push(bench.read(peer, location, static_cast<uint32_t>(random.below(4))));
       ++pushed;
     }

@@ -97,7 +97,8 @@ TEST_CASE("null: requests outside a region or against its kind are refused", "[u
   Device device;
   CHECK(device.run(device.request(OpKind::kRead, 0, 8192 - 64, 64)) == OpStatus::kOk);
   CHECK(device.run(device.request(OpKind::kRead, 0, 8192 - 63, 64)) == OpStatus::kOutOfBounds);
-  CHECK(device.run(device.request(OpKind::kRead, 0, UINT64_MAX - 10, 64)) == OpStatus::kOutOfBounds);
+  CHECK(device.run(device.request(OpKind::kRead, 0, UINT64_MAX - 10, 64)) ==
+        OpStatus::kOutOfBounds);
   CHECK(device.run(device.request(OpKind::kRead, 0, 0, 0)) == OpStatus::kOutOfBounds);
   CHECK(device.run(device.request(OpKind::kRead, 1, 0, 64)) == OpStatus::kOutOfBounds);
   CHECK(device.run(device.request(OpKind::kRead, 64, 0, 64)) == OpStatus::kOutOfBounds);

@@ -18,8 +18,7 @@ constexpr uint64_t kBytes = 1 << 16;
 
 /// One transport, two nodes with a published and a writable region each.
 struct Net {
-  explicit Net(uint64_t seed = 1, SimFaults faults = {})
-      : fabric(SimFabricOptions{.seed = seed}) {
+  explicit Net(uint64_t seed = 1, SimFaults faults = {}) : fabric(SimFabricOptions{.seed = seed}) {
     fabric.set_faults(faults);
     for (uint16_t n = 0; n < 2; ++n) {
       std::array<SimRegion, 2> regions{};
@@ -38,7 +37,11 @@ struct Net {
     transport->connect(PeerIndex(1), nodes[1]).value();
   }
 
-  WorkRequest request(OpKind kind, uint16_t peer, uint64_t offset, std::byte* local, uint32_t bytes) {
+  WorkRequest request(OpKind kind,
+                      uint16_t peer,
+                      uint64_t offset,
+                      std::byte* local,
+                      uint32_t bytes) {
     pieces.push_back(std::make_unique<LocalPiece>(LocalPiece{local, bytes, LocalKey(0)}));
     WorkRequest out{};
     out.cookie_id = pieces.size() - 1;
@@ -139,7 +142,8 @@ TEST_CASE("sim: a link keeps the order of posting unless told otherwise", "[unit
   CHECK(std::is_sorted(net.order.begin(), net.order.end()) == !reorder);
 }
 
-TEST_CASE("sim: a torn read sees its chunks at different times, all before its completion", "[unit][sim]") {
+TEST_CASE("sim: a torn read sees its chunks at different times, all before its completion",
+          "[unit][sim]") {
   // A writer counts up in every word; a torn read must show several counts in no particular order.
   uint32_t mixed = 0;
   uint32_t descending = 0;
@@ -229,12 +233,13 @@ TEST_CASE("sim: a lost request ends by a fence only, and is quiet from then on",
   net.fabric.run_until(Nanos(300'000));
   net.poll();
   CHECK(net.statuses.empty());
-  const bool arrived = std::any_of(buffer.begin(), buffer.end(),
-                                   [](std::byte b) { return b != std::byte{0}; });
+  const bool arrived =
+      std::any_of(buffer.begin(), buffer.end(), [](std::byte b) { return b != std::byte{0}; });
   CHECK(arrived);  // bytes come without a completion
   net.transport->fence(PeerIndex(0));
   net.fabric.set_faults({});
-  const uint64_t after = net.read(0, 0, buffer.data(), 4096);  // posted after the fence: not its business
+  // posted after the fence: not its business
+  const uint64_t after = net.read(0, 0, buffer.data(), 4096);
   net.fabric.run_until(Nanos(399'999));
   net.poll();
   CHECK(net.statuses.size() == 1);
@@ -262,7 +267,8 @@ TEST_CASE("sim: a fence leaves other peers alone and true outcomes true", "[unit
   CHECK(net.statuses.at(1) == OpStatus::kOk);
 }
 
-TEST_CASE("sim: errors come with the probability asked for, after part of the bytes", "[unit][sim]") {
+TEST_CASE("sim: errors come with the probability asked for, after part of the bytes",
+          "[unit][sim]") {
   SimFaults faults;
   faults.error_ppm = 100'000;
   faults.torn_ppm = 1'000'000;
@@ -402,7 +408,8 @@ TEST_CASE("sim: depth bounds what post accepts; several fences may overlap", "[u
   CHECK_FALSE(net.fabric.step());
 }
 
-TEST_CASE("sim: polls drive the time where asked to, and time passes when nothing happens", "[unit][sim]") {
+TEST_CASE("sim: polls drive the time where asked to, and time passes when nothing happens",
+          "[unit][sim]") {
   SimFabric fabric(SimFabricOptions{.drive_on_poll = true, .idle_tick_ns = 500});
   std::vector<std::byte> memory(4096, std::byte{3});
   std::array<SimRegion, 1> regions{};
