@@ -9,7 +9,8 @@
 
 namespace peercache {
 
-/// A queue of fixed capacity within one thread. Whoever uses it knows why it cannot overflow: doing so is a bug.
+/// A queue of fixed capacity within one thread. Whoever uses it knows why it cannot overflow: doing
+/// so is a bug.
 ///
 /// THREAD:     its owner's.
 /// OWNS:       `capacity` entries, taken at construction.

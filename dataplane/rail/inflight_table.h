@@ -11,45 +11,48 @@
 
 namespace peercache {
 
-/// Where a slot of the in-flight table stands. What is posted is the transport's to end; the others are the rail's.
+/// Where a slot of the in-flight table stands. What is posted is the transport's to end; the others
+/// are the rail's.
 enum class InflightPhase : uint8_t {
   kFree = 0,
-  kReady,         ///< waits in the queue of data requests
-  kHeaderReady,   ///< its data are here; waits in the queue of header READs
-  kHeld,          ///< its peer is being fenced or tried; not in a queue
+  kReady,        ///< waits in the queue of data requests
+  kHeaderReady,  ///< its data are here; waits in the queue of header READs
+  kHeld,         ///< its peer is being fenced or tried; not in a queue
   kHeaderHeld,
-  kDropped,       ///< ended while in a queue; freed when it comes up there
-  kData,          ///< posted
-  kHeader,        ///< header READ posted
-  kProbe,         ///< a probe of the rail's own, posted
+  kDropped,  ///< ended while in a queue; freed when it comes up there
+  kData,     ///< posted
+  kHeader,   ///< header READ posted
+  kProbe,    ///< a probe of the rail's own, posted
 };
 
 /// One operation under way on a rail: one cache line.
 ///
 /// THREAD: the rail's driver.
 struct alignas(kCacheLineBytes) InflightSlot {
-  OpRecord* op;              ///< null for probes and dropped slots
-  Nanos posted_at;           ///< of the data, or of their latest posting
-  Nanos expires_at;          ///< end of waiting; of a posted slot that is doomed: never again
-  LocalPiece header_piece;   ///< where the header lands
+  OpRecord* op;             ///< null for probes and dropped slots
+  Nanos posted_at;          ///< of the data, or of their latest posting
+  Nanos expires_at;         ///< end of waiting; of a posted slot that is doomed: never again
+  LocalPiece header_piece;  ///< where the header lands
   uint32_t generation_id;
-  uint32_t length_bytes;     ///< counted against the byte budget while in phase kData
+  uint32_t length_bytes;  ///< counted against the byte budget while in phase kData
   PeerIndex peer;
   uint8_t lane_index;
   InflightPhase phase;
-  OpStatus doom;             ///< how it ends once quiet, if not by itself; kPending: not doomed
+  OpStatus doom;  ///< how it ends once quiet, if not by itself; kPending: not doomed
   uint8_t repost_count;
 };
 static_assert(sizeof(InflightSlot) == kCacheLineBytes);
 
-/// The fixed table of operations under way. A request's cookie is its slot's index and the generation of this use, so
-/// that a completion that comes twice, or for an operation that ended long ago, is found out: it is a bug of the
-/// transport and aborts.
+/// The fixed table of operations under way. A request's cookie is its slot's index and the
+/// generation of this use, so that a completion that comes twice, or for an operation that ended
+/// long ago, is found out: it is a bug of the transport and aborts.
 ///
 /// THREAD:     the rail's driver.
 /// OWNS:       `capacity` slots.
-/// INVARIANTS: (I1) free + used = capacity. (I2) a cookie is valid from posting to completion, once.
-/// COST:       acquire, release and posted are O(1) on one line; the slot used last is used next, so few lines are hot.
+/// INVARIANTS: (I1) free + used = capacity. (I2) a cookie is valid from posting to completion,
+///             once.
+/// COST:       acquire, release and posted are O(1) on one line; the slot used last is used next,
+///             so few lines are hot.
 class InflightTable {
  public:
   /// REQUIRES: 0 < capacity <= UINT16_MAX.
@@ -81,19 +84,22 @@ class InflightTable {
   void release(uint16_t index) noexcept {
     InflightSlot& slot = slots_[index];
     PC_ASSERT(slot.phase != InflightPhase::kFree, index);
+    PC_ASSERT(free_count_ < capacity_, free_count_);  // (I1)
     slot.phase = InflightPhase::kFree;
     slot.op = nullptr;
     ++slot.generation_id;
     free_[free_count_++] = index;
   }
 
-  /// The cookie of one posting; a slot that is posted again (header READ, after a flush) gets a new one.
+  /// The cookie of one posting; a slot that is posted again (header READ, after a flush) gets a new
+  /// one.
   [[nodiscard]] uint64_t new_cookie(uint16_t index) noexcept {
     const uint32_t generation_id = ++slots_[index].generation_id;
     return (uint64_t{generation_id} << 32) | index;
   }
 
-  /// The slot of a completion. Aborts if it is not posted in the generation that the cookie names (I2).
+  /// The slot of a completion. Aborts if it is not posted in the generation that the cookie names
+  /// (I2).
   [[nodiscard]] uint16_t posted(uint64_t cookie_id) const noexcept {
     const auto index = static_cast<uint32_t>(cookie_id);
     const auto generation_id = static_cast<uint32_t>(cookie_id >> 32);

@@ -12,7 +12,8 @@ namespace peercache {
 namespace {
 
 template <Transport T>
-Result<std::unique_ptr<ManagedRail>> make(const RailOptions& options, std::unique_ptr<T> transport) {
+Result<std::unique_ptr<ManagedRail>> make(const RailOptions& options,
+                                          std::unique_ptr<T> transport) {
   PC_TRY_ASSIGN(std::unique_ptr<ManagedRail> rail, Rail<T>::open(options, std::move(transport)));
   return rail;
 }

@@ -37,29 +37,64 @@ constexpr bool client_driven_transport() {
     return false;
   }
 }
+
+/// A transport that knows by itself which peers it reaches (shm: those whose memory is mapped). Its
+/// rail needs no connect commands, and leaves it to the transport to say that a peer is lost.
+template <class T>
+concept KnowsPeers = requires(const T& transport, PeerIndex peer) {
+  { transport.reaches(peer) } noexcept -> std::same_as<bool>;
+};
+
+/// A transport that may have more to do although a poll completed nothing (shm: a large copy goes
+/// on).
+template <class T>
+concept HasWork = requires(const T& transport) {
+  { transport.has_work() } noexcept -> std::same_as<bool>;
+};
+
+/// A transport whose events can end a sleep.
+template <class T>
+concept CanSleep = requires(T& transport) {
+  { transport.prepare_sleep() } noexcept -> std::same_as<bool>;
+  { transport.wait_fd() } noexcept -> std::same_as<int>;
+};
 }  // namespace detail
 
 /// One NIC port, TCP endpoint or the like, together with the loop that drives it:
 ///
-///   commands -> poll and complete -> pull from the lanes -> post headers, then data -> flush once -> timers when due
+///   commands -> poll, complete -> pull from lanes -> post headers, then data -> flush -> timers
 ///
-/// A validated READ is two requests: the bytes, and after their completion, in the same turn, the slot's header. The
-/// operation is a hit only if that header still proves the location that the reader held (design 6).
-/// An operation that must end before its requests do (time-out, deadline, cancel, disconnect) is *doomed*: its peer is
-/// fenced, and it ends when its completion has come. What the fence flushes besides is posted again.
+/// A validated READ is two requests: the bytes, and after their completion, in the same turn, the
+/// slot's header. The operation is a hit only if that header still proves the location that the
+/// reader held (design 6).
 ///
-/// THREAD:     state named rail_ by the one thread that drives it (role_); conductor_ by the conductor.
+/// An operation that must end before its requests do (time-out, deadline, cancel, disconnect) is
+/// *doomed*: its peer is fenced, and it ends when its completion has come. What the fence flushes
+/// besides is posted again.
+///
+/// THREAD:     state named rail_ by the one thread that drives it (role_); conductor_ by the
+///             conductor.
 /// OWNS:       its transport, its lanes, the in-flight table, its thread if it has one.
-/// INVARIANTS: (L1) each operation that was pulled is handed back exactly once, when its memory is quiet. (L2) a header
-///             READ is posted only after the completion of its data. (L3) nothing is posted to a peer while it is fenced.
+/// INVARIANTS: (L1) each operation that was pulled is handed back exactly once, when its memory is
+///             quiet.
+///             (L2) a header READ is posted only after the completion of its data.
+///             (L3) nothing is posted to a peer while it is fenced.
 ///             (L4) bytes_in_flight is the sum over data requests with the transport.
-/// COST:       per operation: one line of the in-flight table, one ring entry each way, a few table look-ups; no
-///             allocation, lock, system call, virtual or indirect call. Deadlines cost a comparison per turn.
+/// COST:       per operation: one line of the in-flight table, one ring entry each way, a few table
+///             look-ups; no allocation, lock, system call, virtual or indirect call. Deadlines cost
+///             a comparison per turn.
 template <Transport T>
 class Rail final : public ManagedRail {
+  /// Only open() has one.
+  struct OpenKey {
+    explicit OpenKey() = default;
+  };
+
  public:
   /// Errors: kOutOfRange (an option).
-  static Result<std::unique_ptr<Rail>> open(const RailOptions& options, std::unique_ptr<T> transport);
+  static Result<std::unique_ptr<Rail>> open(const RailOptions& options,
+                                            std::unique_ptr<T> transport);
+  Rail(OpenKey, const RailOptions& options, std::unique_ptr<T> transport);
   ~Rail() override;
 
   // RailHandle.
@@ -119,8 +154,6 @@ class Rail final : public ManagedRail {
 
   enum class Admission : uint8_t { kPost, kNotNow };
   enum class ProbeOutcome : uint8_t { kOk, kFailed, kUndecided };
-
-  Rail(const RailOptions& options, std::unique_ptr<T> transport);
 
   // rail_submit_impl.h: from the lanes to the transport.
   int pull() noexcept PC_REQUIRES(role_);
@@ -210,9 +243,9 @@ class Rail final : public ManagedRail {
     uint64_t bytes_in_flight = 0;
     uint32_t lanes_count = 0;
     uint32_t next_lane = 0;
-    uint32_t dirty_lanes_mask = 0;   // lanes with something in `done`, or pushed
-    uint32_t posted_count = 0;       // requests with the transport
-    bool refuses_all = false;        // down or stopping: admit looks closer
+    uint32_t dirty_lanes_mask = 0;  // lanes with something in `done`, or pushed
+    uint32_t posted_count = 0;      // requests with the transport
+    bool refuses_all = false;       // down or stopping: admit looks closer
     bool stopping = false;
     Turn turn{};
     std::array<RailLane*, kLanesMax> lanes{};

@@ -26,8 +26,8 @@ enum class RailCommandKind : uint8_t {
   kStop,
 };
 
-/// 64 bytes of a peer that can always be read: what a probe reads. Without one a suspect peer is tried with the next
-/// operation after the back-off.
+/// 64 bytes of a peer that can always be read: what a probe reads. Without one a suspect peer is
+/// tried with the next operation after the back-off.
 ///
 /// THREAD: any; a value.
 struct ProbeTarget {
@@ -54,8 +54,8 @@ enum class RailEventKind : uint8_t {
   kStopped,       ///< after a stop: nothing is in flight at all
 };
 
-/// What a rail tells the conductor. News only: when the ring is full they are dropped and counted; the present state can
-/// always be asked for (RailProxy).
+/// What a rail tells the conductor. News only: when the ring is full they are dropped and counted;
+/// the present state can always be asked for (RailProxy).
 ///
 /// THREAD: any; a value.
 struct RailEvent {
@@ -70,10 +70,12 @@ enum class LinkView : uint8_t { kServing = 0, kRefusing = 1, kQuiet = 2 };
 
 /// The rings and flags between a rail and its conductor.
 ///
-/// THREAD:     `commands` and `wanted` are written by the conductor, `events`, `views`, `state` and `stopped` by the rail's
-///             driver; everything is read by the other side, the flags by anyone.
-/// INVARIANTS: (M1) whoever reads `wanted` as true finds the connect command in the ring or done. (M2) a view is the
-///             conductor's to write while it is kQuiet, the rail's from the connect command until it is kQuiet again.
+/// THREAD:     `commands` and `wanted` are written by the conductor, `events`, `views`, `state` and
+///             `stopped` by the rail's driver; everything is read by the other side, the flags by
+///             anyone.
+/// INVARIANTS: (M1) whoever reads `wanted` as true finds the connect command in the ring or done.
+///             (M2) a view is the conductor's to write while it is kQuiet, the rail's from the
+///             connect command until it is kQuiet again.
 class RailMailbox {
  public:
   /// A connect and a disconnect for each peer, while a client-driven rail is idle.

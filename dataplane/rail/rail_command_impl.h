@@ -33,19 +33,18 @@ Result<std::unique_ptr<Rail<T>>> Rail<T>::open(const RailOptions& options,
     return make_error(Errc::kOutOfRange, "probe pauses from {} to {} ms are no range",
                       options.probe_backoff_ms_min, options.probe_backoff_ms_max);
   }
-  auto rail = std::unique_ptr<Rail>(new Rail(options, std::move(transport)));
+  auto rail = std::make_unique<Rail>(OpenKey{}, options, std::move(transport));
   rail->role_.assert_held();  // nobody drives it yet
   auto& landings = rail->rail_.probe_landings;
-  PC_TRY_ASSIGN(rail->rail_.probe_key,
-                rail->transport_->register_memory(
-                    MemorySpec{.base = reinterpret_cast<std::byte*>(landings.data()),
-                               .length = Bytes(sizeof(landings)),
-                               .kind = RegionKind::kDestination}));
+  PC_TRY_ASSIGN(rail->rail_.probe_key, rail->transport_->register_memory(MemorySpec{
+                                           .base = reinterpret_cast<std::byte*>(landings.data()),
+                                           .length = Bytes(sizeof(landings)),
+                                           .kind = RegionKind::kDestination}));
   return rail;
 }
 
 template <Transport T>
-Rail<T>::Rail(const RailOptions& options, std::unique_ptr<T> transport)
+Rail<T>::Rail(OpenKey /*key*/, const RailOptions& options, std::unique_ptr<T> transport)
     : options_(options),
       client_driven_(options.client_driven || detail::client_driven_transport<T>()),
       operation_timeout_(std::chrono::milliseconds(options.operation_timeout_ms)),
@@ -72,6 +71,9 @@ int Rail<T>::poll_once(Nanos now) noexcept {
     work += run_timers();
   }
   end_turn(work);
+  if constexpr (detail::HasWork<T>) {
+    work += transport_->has_work() ? 1 : 0;
+  }
   if (rail_.stopping) {
     look_for_stopped();
   }
@@ -94,15 +96,19 @@ Result<Lane*> Rail<T>::attach_lane(ClientIndex client, WakeEvent* client_event) 
   }
   auto lane = std::make_unique<RailLane>(client, static_cast<uint8_t>(conductor_.lanes.size()));
   lane->lane.client_event = client_event;
-  PC_TRY(conductor_.proxy.send(
-      RailCommand{.kind = RailCommandKind::kAttachLane, .lane = lane.get()}));
+  PC_TRY(
+      conductor_.proxy.send(RailCommand{.kind = RailCommandKind::kAttachLane, .lane = lane.get()}));
   conductor_.lanes.push_back(std::move(lane));
   return &conductor_.lanes.back()->lane;
 }
 
 template <Transport T>
 bool Rail<T>::reaches(PeerIndex peer) const noexcept {
-  // M2 acquire: meets M1 in RailProxy::connect_peer; the rail finds the command before the operation.
+  if constexpr (detail::KnowsPeers<T>) {
+    return peer.value() < limits::kPeersMax && transport_->reaches(peer);
+  }
+  // M2 acquire: meets M1 in RailProxy::connect_peer; the rail finds the command before the
+  // operation.
   return peer.value() < limits::kPeersMax &&
          mailbox_.wanted[peer.value()].load(std::memory_order_acquire) &&
          // Relaxed is enough: a hint; an operation that comes all the same is refused.
@@ -297,7 +303,7 @@ bool Rail<T>::prepare_sleep() noexcept {
   if (!rail_.headers_ready.empty() || !rail_.data_ready.empty()) {
     return false;  // the transport did not take them; it has to be asked again
   }
-  if constexpr (requires(T& t) { { t.prepare_sleep() } noexcept -> std::same_as<bool>; }) {
+  if constexpr (detail::CanSleep<T>) {
     return transport_->prepare_sleep();
   } else {
     return rail_.posted_count == 0;  // its completions wake nobody
@@ -306,7 +312,7 @@ bool Rail<T>::prepare_sleep() noexcept {
 
 template <Transport T>
 int Rail<T>::wait_fd() const noexcept {
-  if constexpr (requires(const T& t) { { t.wait_fd() } noexcept -> std::same_as<int>; }) {
+  if constexpr (detail::CanSleep<T>) {
     return transport_->wait_fd();
   } else {
     return -1;

@@ -12,20 +12,31 @@ namespace peercache {
 template <Transport T>
 int Rail<T>::reap() noexcept {
   std::array<Completion, T::kPollBatchMax> completions;
-  const uint32_t count = transport_->poll(completions);
-  if (count == 0) {
+  uint32_t total = 0;
+  // Twice, since a validated READ pulled in one turn completes in two: otherwise slots pile up.
+  for (int round = 0; round < 2; ++round) {
+    const uint32_t count = transport_->poll(completions);
+    if (count == 0) {
+      break;
+    }
+    // Headers that have landed are read after their completions.
+    validation_fence();
+    for (uint32_t i = 0; i < count; ++i) {
+      complete(completions[i]);
+    }
+    total += count;
+    if (count < T::kPollBatchMax) {
+      break;
+    }
+  }
+  if (total == 0) {
     stats_.polls_empty.add();
     return 0;
   }
-  // Headers that have landed are read after their completions.
-  validation_fence();
-  for (uint32_t i = 0; i < count; ++i) {
-    complete(completions[i]);
-  }
-  rail_.turn.completions += count;
+  rail_.turn.completions += total;
   rail_.health.on_successes(rail_.turn.successes);
   note_state();
-  return static_cast<int>(count);
+  return static_cast<int>(total);
 }
 
 template <Transport T>
@@ -90,7 +101,7 @@ void Rail<T>::complete_failed(uint16_t index, OpStatus status) noexcept {
     stats_.errors.add();
     note_error(peer);
     try_link(peer);
-  } else if (status == OpStatus::kPeerLost) {
+  } else if (status == OpStatus::kPeerLost && !detail::KnowsPeers<T>) {
     suspect(peer);
   }
   if (slot.doom != OpStatus::kPending) {
@@ -139,9 +150,10 @@ void Rail<T>::hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept 
 
 template <Transport T>
 void Rail<T>::push_done(RailLane& lane) noexcept {
-  const size_t pushed =
-      lane.lane.completions.push_many(std::span<OpRecord* const>(lane.done.data(), lane.done_count));
-  PC_ASSERT(pushed == lane.done_count, pushed, lane.done_count);  // (R1): the ring holds all operations
+  const size_t pushed = lane.lane.completions.push_many(
+      std::span<OpRecord* const>(lane.done.data(), lane.done_count));
+  // (R1): the ring holds all operations
+  PC_ASSERT(pushed == lane.done_count, pushed, lane.done_count);
   lane.done_count = 0;
   lane.pushed = true;
 }
@@ -153,7 +165,8 @@ void Rail<T>::push_all_done() noexcept {
     if (lane.done_count != 0) {
       push_done(lane);
     }
-    // Once per turn and lane: the wake-up is a locked instruction, and a system call when the client sleeps.
+    // Once per turn and lane: the wake-up is a locked instruction, and a system call when the
+    // client sleeps.
     if (lane.pushed && !client_driven_ && lane.lane.client_event != nullptr) {
       lane.lane.client_event->wake_if_sleeping();
     }

@@ -13,8 +13,8 @@ RailHealth::RailHealth(const RailOptions& options) noexcept
       backoff_(backoff_min_) {}
 
 void RailHealth::on_successes(uint32_t count) noexcept {
-  if (state_ == RailState::kDown) {
-    return;  // late ones of before; only a probe brings the rail back
+  if (count == 0 || state_ == RailState::kDown) {
+    return;  // successes of a rail that is down are late ones; only a probe brings it back
   }
   errors_count_ = 0;
   errors_of_two_peers_ = false;
@@ -67,7 +67,8 @@ void RailHealth::on_probe_ok() noexcept {
   errors_count_ = 0;
   errors_of_two_peers_ = false;
   successes_count_ = 0;
-  // The back-off stays as it grew until the rail has proved itself, so that a flapping one is probed ever less often.
+  // The back-off stays as it grew until the rail has proved itself, so that a flapping one is
+  // probed ever less often.
 }
 
 void RailHealth::go_down(Nanos now) noexcept {

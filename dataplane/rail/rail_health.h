@@ -8,15 +8,18 @@
 
 namespace peercache {
 
-/// Decides whether a rail is up, degraded or down. Pure: it is told what happened and when, and answers.
+/// Decides whether a rail is up, degraded or down. Pure: it is told what happened and when, and
+/// answers.
 ///
 ///   up        --error-->                                   degraded
 ///   degraded  --successes without an error between-->      up
 ///   any       --errors without a success between, or link down-->   down
-///   down      --a probe succeeds, or link up and a probe-->         degraded   (it is taken back at once)
+///   down      --a probe succeeds, or link up and a probe-->         degraded   (it is taken back
+///   at once)
 ///   down      --a probe fails-->                           down, and the next probe later
 ///
-/// Errors towards one peer alone do not bring a rail down that has other peers: then the peer is the suspect.
+/// Errors towards one peer alone do not bring a rail down that has other peers: then the peer is
+/// the suspect.
 ///
 /// THREAD: owned by the rail's driver.
 class RailHealth {
@@ -28,7 +31,8 @@ class RailHealth {
   /// `count` operations succeeded.
   void on_successes(uint32_t count) noexcept;
 
-  /// An operation or probe towards `peer` failed or timed out; `peers_count` peers are connected to this rail.
+  /// An operation or probe towards `peer` failed or timed out; `peers_count` peers are connected to
+  /// this rail.
   void on_error(PeerIndex peer, uint32_t peers_count, Nanos now) noexcept;
 
   /// The port says so itself.

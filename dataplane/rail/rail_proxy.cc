@@ -4,7 +4,8 @@ namespace peercache {
 
 Result<void> RailProxy::send(const RailCommand& command) {
   if (!mailbox_.commands.push(command)) {
-    return make_error(Errc::kRingFull, "rail: {} commands wait already", mailbox_.commands.capacity());
+    return make_error(Errc::kRingFull, "rail: {} commands wait already",
+                      mailbox_.commands.capacity());
   }
   // M3 acquire: meets M4 in Rail::start; the event is open.
   WakeEvent* event = mailbox_.wake_event.load(std::memory_order_acquire);
@@ -25,11 +26,12 @@ Result<void> RailProxy::connect_peer(PeerIndex peer, ProbeTarget probe) {
   if (!peer_quiet(peer)) {
     return make_error(Errc::kBusy, "rail: peer {} is not quiet yet", peer);
   }
-  // The view is the conductor's to write while the peer is quiet, and the rail's from the command on. Relaxed is enough:
-  // the command's push publishes it.
+  // The view is the conductor's to write while the peer is quiet, and the rail's from the command
+  // on. Relaxed is enough: the command's push publishes it.
   std::atomic<LinkView>& view = mailbox_.views[peer.value()];
   view.store(LinkView::kServing, std::memory_order_relaxed);
-  auto sent = send(RailCommand{.kind = RailCommandKind::kConnectPeer, .peer = peer, .probe = probe});
+  auto sent =
+      send(RailCommand{.kind = RailCommandKind::kConnectPeer, .peer = peer, .probe = probe});
   if (!sent) {
     view.store(LinkView::kQuiet, std::memory_order_relaxed);  // as above
     return sent;
@@ -59,9 +61,7 @@ Result<void> RailProxy::set_link(bool up) {
   return send(RailCommand{.kind = up ? RailCommandKind::kLinkUp : RailCommandKind::kLinkDown});
 }
 
-Result<void> RailProxy::request_stop() {
-  return send(RailCommand{.kind = RailCommandKind::kStop});
-}
+Result<void> RailProxy::request_stop() { return send(RailCommand{.kind = RailCommandKind::kStop}); }
 
 bool RailProxy::stopped() const noexcept {
   // M7 acquire: meets M8 in Rail::note_stopped; all completions have been handed back.

@@ -6,7 +6,8 @@
 
 namespace peercache {
 
-/// The only way the conductor speaks to a rail. Each call is a command in a ring that the rail drains before its lanes.
+/// The only way the conductor speaks to a rail. Each call is a command in a ring that the rail
+/// drains before its lanes.
 ///
 /// THREAD:     owned by the conductor; the questions (const) by anyone.
 /// BORROWS:    the rail's mailbox; the rail outlives it.
@@ -17,19 +18,22 @@ class RailProxy {
   RailProxy(const RailProxy&) = delete;
   RailProxy& operator=(const RailProxy&) = delete;
 
-  /// Operations towards the peer may be posted from now on. REQUIRES: the transport has connected it.
-  /// Errors: kAlreadyExists, kBusy (a disconnect has not become quiet yet), kRingFull, kTooManyPeers.
+  /// Operations towards the peer may be posted from now on. REQUIRES: the transport has connected
+  /// it. Errors: kAlreadyExists, kBusy (a disconnect has not become quiet yet), kRingFull,
+  /// kTooManyPeers.
   Result<void> connect_peer(PeerIndex peer, ProbeTarget probe);
 
-  /// Ends all operations towards the peer as kPeerLost, fencing what is in flight. When `peer_quiet` says so nothing is
-  /// in flight any more, and the transport may be told to disconnect. Errors: kNotConnected, kRingFull.
+  /// Ends all operations towards the peer as kPeerLost, fencing what is in flight. When
+  /// `peer_quiet` says so nothing is in flight any more, and the transport may be told to
+  /// disconnect. Errors: kNotConnected, kRingFull.
   Result<void> disconnect_peer(PeerIndex peer);
   [[nodiscard]] bool peer_quiet(PeerIndex peer) const noexcept;
 
   /// What the port reports. Errors: kRingFull.
   Result<void> set_link(bool up);
 
-  /// Ends all operations as kCancelled, fencing what is in flight; `stopped` says when it is done. Errors: kRingFull.
+  /// Ends all operations as kCancelled, fencing what is in flight; `stopped` says when it is done.
+  /// Errors: kRingFull.
   Result<void> request_stop();
   [[nodiscard]] bool stopped() const noexcept;
 

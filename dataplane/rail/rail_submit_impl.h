@@ -31,12 +31,15 @@ int Rail<T>::pull_lane(RailLane& lane) noexcept {
     --left;
     ++work;
   }
-  // The ring is drained also when nothing can be started: a cancel may be in it, and deadlines have to be seen.
+  // The ring is drained also when nothing can be started: a cancel may be in it, and deadlines have
+  // to be seen.
   const std::span<LaneRequest> pulled(rail_.pulled.data(), options_.pull_max_count);
   const size_t count = lane.lane.requests.pop_many(pulled);
   for (size_t i = 0; i < count; ++i) {
-    __builtin_prefetch(pulled[i].op);
-    __builtin_prefetch(reinterpret_cast<const std::byte*>(pulled[i].op) + kCacheLineBytes);
+    // As numbers, since a cancel has no record. The first line is the target, the second the rest.
+    const auto at = reinterpret_cast<uintptr_t>(pulled[i].op);
+    __builtin_prefetch(reinterpret_cast<const void*>(at));
+    __builtin_prefetch(reinterpret_cast<const void*>(at + kCacheLineBytes));
   }
   for (size_t i = 0; i < count; ++i) {
     OpRecord* op = pulled[i].op;
@@ -159,9 +162,13 @@ auto Rail<T>::admit(uint16_t index, bool header) noexcept -> Admission {
 template <Transport T>
 auto Rail<T>::admit_slowly(uint16_t index, bool header) noexcept -> Admission {
   InflightSlot& slot = rail_.table[index];
-  const PeerLink& link = rail_.links[slot.peer.value()];
+  PeerLink& link = rail_.links[slot.peer.value()];
   if (link.state == LinkState::kAbsent) {
-    // The operation may have been pushed after a connect that came after this turn's look at the commands (M1).
+    if constexpr (detail::KnowsPeers<T>) {
+      connect(RailCommand{.kind = RailCommandKind::kConnectPeer, .peer = slot.peer});
+    }
+    // The operation may have been pushed after a connect that came after this turn's look at the
+    // commands (M1).
     static_cast<void>(take_commands());
   }
   OpStatus refusal = OpStatus::kPending;

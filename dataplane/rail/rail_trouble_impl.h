@@ -1,7 +1,7 @@
 #pragma once
 
-// Part of rail/rail.h: deadlines, cancels, fences, suspect peers and probes. Nothing here runs for an operation that
-// goes well.
+// Part of rail/rail.h: deadlines, cancels, fences, suspect peers and probes. Nothing here runs for
+// an operation that goes well.
 
 #include <algorithm>
 #include <span>
@@ -116,7 +116,8 @@ void Rail<T>::cancel(RailLane& lane, const LaneRequest& request) noexcept {
   });
 }
 
-/// Ends an operation that the transport does not have. If its slot is in a queue it is freed when it comes up there.
+/// Ends an operation that the transport does not have. If its slot is in a queue it is freed when
+/// it comes up there.
 template <Transport T>
 void Rail<T>::end_early(uint16_t index, OpStatus status) noexcept {
   InflightSlot& slot = rail_.table[index];
@@ -386,7 +387,8 @@ void Rail<T>::probe_ended(uint16_t index, ProbeOutcome outcome) noexcept {
     rail_.health.on_probe_ok();
     note_state();
     for (uint32_t i = 0; i < rail_.troubled_count; ++i) {
-      rail_.links[rail_.troubled[i].value()].probe_due_at = rail_.turn.now;  // the rail was to blame
+      // the rail was to blame
+      rail_.links[rail_.troubled[i].value()].probe_due_at = rail_.turn.now;
     }
   }
   if (troubled) {

@@ -7,7 +7,8 @@
 
 namespace peercache {
 
-/// Whether the kind of a region allows an operation (wire/region_descriptor.h says what each kind is for).
+/// Whether the kind of a region allows an operation (wire/region_descriptor.h says what each kind
+/// is for).
 [[nodiscard]] constexpr bool kind_allows(RegionKind kind, OpKind op) noexcept {
   switch (op) {
     case OpKind::kRead:
@@ -20,8 +21,9 @@ namespace peercache {
   return false;
 }
 
-/// Judges a request against the region it names, before any byte is touched: kOk, or kOutOfBounds for a kind that does
-/// not allow it, a range outside the region, an empty READ or WRITE, or a directory that is not whole buckets.
+/// Judges a request against the region it names, before any byte is touched: kOk, or kOutOfBounds
+/// for a kind that does not allow it, a range outside the region, an empty READ or WRITE, or a
+/// directory that is not whole buckets.
 [[nodiscard]] constexpr OpStatus check_access(const RegionDescriptor& region,
                                               const WorkRequest& request) noexcept {
   if (!kind_allows(region.kind, request.kind)) {

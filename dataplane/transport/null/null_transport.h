@@ -22,17 +22,19 @@ struct NullOptions {
   bool copy_writes = false;  ///< WRITE really copies its pieces; otherwise it only completes
 };
 
-/// A region of a peer of the null device, in this process. BORROWS: `memory`, which outlives the transport.
+/// A region of a peer of the null device, in this process. BORROWS: `memory`, which outlives the
+/// transport.
 struct NullRegion {
   RegionDescriptor descriptor{};
   std::byte* memory = nullptr;
 };
 
-/// The device that is infinitely fast: every request completes at once and data READs move no bytes, so that what a
-/// benchmark measures is the engine. READs of at most kCopyBytesMax (slot headers) and LOOKUPs are really done, so that
-/// validation and the directory work over it.
+/// The device that is infinitely fast: every request completes at once and data READs move no
+/// bytes, so that what a benchmark measures is the engine. READs of at most kCopyBytesMax (slot
+/// headers) and LOOKUPs are really done, so that validation and the directory work over it.
 ///
-/// THREAD:     add_peer, disconnect: one thread, also while the rail runs; the hot half: the rail's driver.
+/// THREAD:     add_peer, disconnect: one thread, also while the rail runs; the hot half: the rail's
+///             driver.
 /// OWNS:       peer tables, kept until it is destroyed; a ring of completions.
 /// BORROWS:    the memory of the peers' regions.
 /// INVARIANTS: (N1) tail - head <= kDepth: no request is accepted that could not complete.
@@ -49,7 +51,8 @@ class NullTransport {
   NullTransport(const NullTransport&) = delete;
   NullTransport& operator=(const NullTransport&) = delete;
 
-  /// Makes a peer reachable. Errors: kTooManyPeers, kAlreadyExists, kTooManyRegions, kNoSuchRegion (index too large).
+  /// Makes a peer reachable. Errors: kTooManyPeers, kAlreadyExists, kTooManyRegions, kNoSuchRegion
+  /// (index too large).
   Result<void> add_peer(PeerIndex peer, std::span<const NullRegion> regions);
 
   // Cold half of the concept.

@@ -15,7 +15,10 @@ uint64_t scaled(uint64_t time_ns, uint32_t slow_percent) noexcept {
 }
 
 /// Copies [begin, end) of an object between its contiguous remote bytes and its local pieces.
-void copy_range(const WorkRequest& request, std::byte* remote, uint64_t begin, uint64_t end,
+void copy_range(const WorkRequest& request,
+                std::byte* remote,
+                uint64_t begin,
+                uint64_t end,
                 bool to_local) noexcept {
   uint64_t piece_begin = 0;
   for (uint16_t i = 0; i < request.piece_count && piece_begin < end; ++i) {
@@ -35,7 +38,8 @@ void copy_range(const WorkRequest& request, std::byte* remote, uint64_t begin, u
   }
 }
 
-/// Where chunk `index` of `count` begins. Memory is read by words at least, by cache lines where chunks are larger.
+/// Where chunk `index` of `count` begins. Memory is read by words at least, by cache lines where
+/// chunks are larger.
 uint64_t chunk_begin(uint64_t total, uint32_t index, uint32_t count) noexcept {
   if (index == count) {
     return total;
@@ -97,9 +101,9 @@ void SimTransport::plan_times(Operation& operation, const SimFaults& faults) noe
       scaled(faults.latency_ns + random.below(faults.jitter_ns + 1), faults.slow_percent);
   uint64_t transfer_ns = 0;
   if (faults.bandwidth_bytes_per_s != 0) {
-    transfer_ns = scaled(
-        operation.request.length_bytes * kNanosPerSecond / faults.bandwidth_bytes_per_s,
-        faults.slow_percent);
+    transfer_ns =
+        scaled(operation.request.length_bytes * kNanosPerSecond / faults.bandwidth_bytes_per_s,
+               faults.slow_percent);
   }
   const int64_t wire_ns = std::max(now_ns, wire_busy_until_ns_);
   wire_busy_until_ns_ = wire_ns + static_cast<int64_t>(transfer_ns);
@@ -145,7 +149,7 @@ void SimTransport::plan_chunks(Operation& operation, const SimFaults& faults) no
     operation.chunk_count = static_cast<uint8_t>(random.below(count + 1));
   }
   int64_t& last_ns = last_complete_ns_[operation.request.peer.value()];
-  if (!operation.late) {
+  if (!operation.late && !operation.lost) {
     operation.complete_ns = std::max(operation.complete_ns, last_ns + 1);
     last_ns = operation.complete_ns;
   }

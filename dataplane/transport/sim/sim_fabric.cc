@@ -106,7 +106,10 @@ bool SimFabric::later(const Event& a, const Event& b) noexcept {
   return a.at_ns != b.at_ns ? a.at_ns > b.at_ns : a.order > b.order;
 }
 
-void SimFabric::schedule(int64_t at_ns, EventKind kind, uint16_t transport, uint16_t subject,
+void SimFabric::schedule(int64_t at_ns,
+                         EventKind kind,
+                         uint16_t transport,
+                         uint16_t subject,
                          uint64_t posted_before) noexcept {
   PC_ASSERT(heap_.size() < heap_.capacity(), heap_.size());  // sized in attach, see (S2)
   const int64_t not_before_ns = now().count();               // (S1)

@@ -34,25 +34,30 @@ struct SimFabricOptions {
   uint64_t seed = 1;
   uint32_t nodes_max_count = 64;
   uint32_t transports_max_count = 32;
-  /// For code that waits: a poll that finds nothing takes a few steps of the fabric, or lets idle_tick_ns pass when no
-  /// event is pending. Otherwise only step and run_until move the time.
+  /// For code that waits: a poll that finds nothing takes a few steps of the fabric, or lets
+  /// idle_tick_ns pass when no event is pending. Otherwise only step and run_until move the time.
   bool drive_on_poll = false;
-  uint32_t drive_events_max_count = 16;  ///< steps of one such poll, unless something completes before
+  /// Steps of one such poll, unless something completes before
+  uint32_t drive_events_max_count = 16;
   uint64_t idle_tick_ns = 10'000;
 };
 
-/// The simulated network: nodes with memory, links with faults, and virtual time that moves from event to event. The
-/// same seed and the same calls give the same run.
+/// The simulated network: nodes with memory, links with faults, and virtual time that moves from
+/// event to event. The same seed and the same calls give the same run.
 ///
 /// THREAD:     everything attached to a fabric runs on one thread.
-/// OWNS:       the virtual clock and a heap of events, sized for all attached transports when they attach.
-/// BORROWS:    the memory of nodes; attached transports (they detach when they are destroyed, before the fabric).
-/// INVARIANTS: (S1) time never goes back, and no event lies before now. (S2) each request in flight that is not lost
-///             has exactly one event; each fence has one.
-/// COST:       one heap step per event; a READ takes two events, a torn one up to kSimChunksMax + 1.
+/// OWNS:       the virtual clock and a heap of events, sized for all attached transports when they
+///             attach.
+/// BORROWS:    the memory of nodes; attached transports (they detach when they are destroyed,
+///             before the fabric).
+/// INVARIANTS: (S1) time never goes back, and no event lies before now. (S2) each request in flight
+///             that is not lost has exactly one event; each fence has one.
+/// COST:       one heap step per event; a READ takes two events, a torn one up to kSimChunksMax +
+///             1.
 class SimFabric {
  public:
-  /// Called before each event is executed, at its time: a test's writers do their work here. No allocation needed.
+  /// Called before each event is executed, at its time: a test's writers do their work here. No
+  /// allocation needed.
   using Hook = void (*)(void* context, Nanos now);
 
   explicit SimFabric(SimFabricOptions options);
@@ -60,17 +65,19 @@ class SimFabric {
   SimFabric& operator=(const SimFabric&) = delete;
   ~SimFabric();
 
-  /// Adds a node. Errors: kTooManyPeers, kTooManyRegions, kNoSuchRegion (index too large), kAlreadyExists (region
-  /// twice).
+  /// Adds a node. Errors: kTooManyPeers, kTooManyRegions, kNoSuchRegion (index too large),
+  /// kAlreadyExists (region twice).
   Result<SimNode> add_node(std::span<const SimRegion> regions);
 
-  // Faults, at any time: of all links (also those of transports still to come), of a rail, towards a node, of one link.
+  // Faults, at any time: of all links (also those of transports still to come), of a rail, towards
+  // a node, of one link.
   void set_faults(const SimFaults& faults);
   void set_rail_faults(const SimTransport& rail, const SimFaults& faults);
   void set_node_faults(SimNode node, const SimFaults& faults);
   SimFaults& link(const SimTransport& rail, SimNode node);
 
-  /// The node dies: requests towards it end as kPeerLost at their next step, and its memory is not touched any more.
+  /// The node dies: requests towards it end as kPeerLost at their next step, and its memory is not
+  /// touched any more.
   void kill(SimNode node);
   void revive(SimNode node);
 
@@ -97,10 +104,11 @@ class SimFabric {
   enum class EventKind : uint8_t { kOperation, kFence };
   struct Event {
     int64_t at_ns;
-    uint64_t order;          // of creation: decides between events of one time
-    uint64_t posted_before;  // kFence: flushes what was posted before this; kOperation: identity of the request
+    uint64_t order;  // of creation: decides between events of one time
+    // kFence: flushes what was posted before this; kOperation: identity of the request
+    uint64_t posted_before;
     uint16_t transport;
-    uint16_t subject;        // request slot, or peer
+    uint16_t subject;  // request slot, or peer
     EventKind kind;
   };
   struct Node {
@@ -110,9 +118,13 @@ class SimFabric {
 
   uint16_t attach(SimTransport& transport, uint32_t events_max_count);
   void detach(uint16_t transport) noexcept;
-  /// Removes the events of a transport's requests that have ended otherwise, so that (S2) holds. O(events).
+  /// Removes the events of a transport's requests that have ended otherwise, so that (S2) holds.
+  /// O(events).
   void drop_dead_events(uint16_t transport) noexcept;
-  void schedule(int64_t at_ns, EventKind kind, uint16_t transport, uint16_t subject,
+  void schedule(int64_t at_ns,
+                EventKind kind,
+                uint16_t transport,
+                uint16_t subject,
                 uint64_t posted_before) noexcept;
   const SimFaults& link(uint16_t transport, SimNode node) const noexcept;
   static bool later(const Event& a, const Event& b) noexcept;

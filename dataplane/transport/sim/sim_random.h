@@ -5,7 +5,8 @@
 namespace peercache {
 
 /// The random numbers of a simulation: the same seed gives the same run on every machine.
-/// SOURCE: splitmix64, Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA 2014.
+/// SOURCE: splitmix64, Steele, Lea, Flood, "Fast splittable pseudorandom number generators", OOPSLA
+///         2014.
 ///
 /// THREAD: owned by its fabric or test.
 class SimRandom {
@@ -20,7 +21,8 @@ class SimRandom {
     return z ^ (z >> 31);
   }
 
-  /// Uniform in [0, bound); 0 for bound 0. The bias is below 2^-32 for the bounds used here (times and counts).
+  /// Uniform in [0, bound); 0 for bound 0. The bias is below 2^-32 for the bounds used here (times
+  /// and counts).
   uint64_t below(uint64_t bound) noexcept {
     return bound <= UINT32_MAX ? ((next() >> 32) * bound) >> 32 : next() % bound;
   }

@@ -23,8 +23,8 @@ Result<std::unique_ptr<SimTransport>> SimTransport::open(SimFabric& fabric,
   }
   auto transport = std::unique_ptr<SimTransport>(new SimTransport(fabric, options));
   // One event for each request in flight, and one fence per peer under way.
-  transport->index_ = fabric.attach(
-      *transport, options.depth_count + static_cast<uint32_t>(limits::kPeersMax));
+  transport->index_ =
+      fabric.attach(*transport, options.depth_count + static_cast<uint32_t>(limits::kPeersMax));
   return transport;
 }
 
@@ -44,9 +44,7 @@ Result<void> SimTransport::connect(PeerIndex peer, SimNode node) {
   return {};
 }
 
-Result<LocalKey> SimTransport::register_memory(const MemorySpec& /*memory*/) {
-  return LocalKey{0};
-}
+Result<LocalKey> SimTransport::register_memory(const MemorySpec& /*memory*/) { return LocalKey{0}; }
 
 void SimTransport::disconnect(PeerIndex peer) {
   PC_ASSERT(peer.value() < limits::kPeersMax, peer);

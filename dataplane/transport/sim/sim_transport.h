@@ -18,12 +18,13 @@ namespace peercache {
 
 /// THREAD: any; a value.
 struct SimTransportOptions {
-  uint32_t depth_count = limits::kInflightPerRail;  ///< requests in flight; beyond it post accepts less
+  /// Requests in flight; beyond it post accepts less
+  uint32_t depth_count = limits::kInflightPerRail;
 };
 
-/// One rail's device on the simulated fabric. A request is executed in chunks: each chunk reads or writes the peer's
-/// memory as it is at that virtual time, the completion comes after the last one. Requests on one link complete in the
-/// order of posting unless `reorder_ppm` says otherwise.
+/// One rail's device on the simulated fabric. A request is executed in chunks: each chunk reads or
+/// writes the peer's memory as it is at that virtual time, the completion comes after the last one.
+/// Requests on one link complete in the order of posting unless `reorder_ppm` says otherwise.
 ///
 /// THREAD:     the fabric's.
 /// OWNS:       its request slots and completions, taken at open.
@@ -36,7 +37,8 @@ class SimTransport {
   static constexpr uint32_t kPostBatchMax = 16;
   static constexpr uint32_t kPollBatchMax = 32;
 
-  /// Attaches to the fabric. Errors: kOutOfRange (depth, or more transports than the fabric's options allow).
+  /// Attaches to the fabric. Errors: kOutOfRange (depth, or more transports than the fabric's
+  /// options allow).
   static Result<std::unique_ptr<SimTransport>> open(SimFabric& fabric, SimTransportOptions options);
   SimTransport(const SimTransport&) = delete;
   SimTransport& operator=(const SimTransport&) = delete;
@@ -66,15 +68,15 @@ class SimTransport {
 
   struct Operation {
     WorkRequest request;
-    uint64_t posting = 0;         // number of this post; identifies the life of the slot
-    int64_t started_ns = 0;       // when the first chunk could be executed
+    uint64_t posting = 0;    // number of this post; identifies the life of the slot
+    int64_t started_ns = 0;  // when the first chunk could be executed
     int64_t complete_ns = 0;
     std::array<uint32_t, kSimChunksMax> chunk_after_ns{};  // ascending, from started_ns
     std::array<uint8_t, kSimChunksMax> chunk_order{};
-    uint8_t parts_count = 1;      // chunks that the whole request would have
-    uint8_t chunk_count = 0;      // those of them that will be executed
+    uint8_t parts_count = 1;  // chunks that the whole request would have
+    uint8_t chunk_count = 0;  // those of them that will be executed
     uint8_t chunks_done = 0;
-    bool late = false;            // by reordering: may be overtaken
+    bool late = false;  // by reordering: may be overtaken
     OpStatus outcome = OpStatus::kOk;
     bool in_flight = false;
     bool lost = false;
@@ -107,7 +109,8 @@ class SimTransport {
   int64_t wire_busy_until_ns_ = 0;
 
   std::array<uint16_t, limits::kPeersMax> node_of_{};
-  std::array<int64_t, limits::kPeersMax> last_complete_ns_{};  // per link, for the order of completions
+  // per link, for the order of completions
+  std::array<int64_t, limits::kPeersMax> last_complete_ns_{};
   std::vector<Operation> operations_;
   std::vector<uint16_t> free_;
   std::vector<Completion> completed_;  // a ring of depth entries
