@@ -44,15 +44,15 @@ template <size_t kValueCount>
 class ErrorContext {
  public:
   template <size_t kChars>
-  consteval ErrorContext(const char (&literal)[kChars])
-      : text_(literal) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is meant to become one silently
+  consteval ErrorContext(const char (&literal)[kChars]) : text_(literal) {
     size_t placeholders = 0;
     for (size_t i = 0; i + 1 < kChars; ++i) {
       placeholders += literal[i] == '{' && literal[i + 1] == '}' ? 1 : 0;
     }
     if (placeholders != kValueCount) {
-      throw "an error context needs one {} per value";  // not a constant expression: fails to
-                                                        // compile
+      // Not a constant expression: a wrong count fails to compile.
+      throw "an error context needs one {} per value";
     }
   }
 
