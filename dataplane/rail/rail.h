@@ -37,6 +37,26 @@ constexpr bool client_driven_transport() {
     return false;
   }
 }
+
+/// A transport that knows by itself which peers it reaches (shm: those whose memory is mapped). Its rail needs no connect
+/// commands, and leaves it to the transport to say that a peer is lost.
+template <class T>
+concept KnowsPeers = requires(const T& transport, PeerIndex peer) {
+  { transport.reaches(peer) } noexcept -> std::same_as<bool>;
+};
+
+/// A transport that may have more to do although a poll completed nothing (shm: a large copy goes on).
+template <class T>
+concept HasWork = requires(const T& transport) {
+  { transport.has_work() } noexcept -> std::same_as<bool>;
+};
+
+/// A transport whose events can end a sleep.
+template <class T>
+concept CanSleep = requires(T& transport) {
+  { transport.prepare_sleep() } noexcept -> std::same_as<bool>;
+  { transport.wait_fd() } noexcept -> std::same_as<int>;
+};
 }  // namespace detail
 
 /// One NIC port, TCP endpoint or the like, together with the loop that drives it:

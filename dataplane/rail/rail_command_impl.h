@@ -72,6 +72,9 @@ int Rail<T>::poll_once(Nanos now) noexcept {
     work += run_timers();
   }
   end_turn(work);
+  if constexpr (detail::HasWork<T>) {
+    work += transport_->has_work() ? 1 : 0;
+  }
   if (rail_.stopping) {
     look_for_stopped();
   }
@@ -102,6 +105,9 @@ Result<Lane*> Rail<T>::attach_lane(ClientIndex client, WakeEvent* client_event) 
 
 template <Transport T>
 bool Rail<T>::reaches(PeerIndex peer) const noexcept {
+  if constexpr (detail::KnowsPeers<T>) {
+    return peer.value() < limits::kPeersMax && transport_->reaches(peer);
+  }
   // M2 acquire: meets M1 in RailProxy::connect_peer; the rail finds the command before the operation.
   return peer.value() < limits::kPeersMax &&
          mailbox_.wanted[peer.value()].load(std::memory_order_acquire) &&
@@ -297,7 +303,7 @@ bool Rail<T>::prepare_sleep() noexcept {
   if (!rail_.headers_ready.empty() || !rail_.data_ready.empty()) {
     return false;  // the transport did not take them; it has to be asked again
   }
-  if constexpr (requires(T& t) { { t.prepare_sleep() } noexcept -> std::same_as<bool>; }) {
+  if constexpr (detail::CanSleep<T>) {
     return transport_->prepare_sleep();
   } else {
     return rail_.posted_count == 0;  // its completions wake nobody
@@ -306,7 +312,7 @@ bool Rail<T>::prepare_sleep() noexcept {
 
 template <Transport T>
 int Rail<T>::wait_fd() const noexcept {
-  if constexpr (requires(const T& t) { { t.wait_fd() } noexcept -> std::same_as<int>; }) {
+  if constexpr (detail::CanSleep<T>) {
     return transport_->wait_fd();
   } else {
     return -1;

@@ -90,7 +90,7 @@ void Rail<T>::complete_failed(uint16_t index, OpStatus status) noexcept {
     stats_.errors.add();
     note_error(peer);
     try_link(peer);
-  } else if (status == OpStatus::kPeerLost) {
+  } else if (status == OpStatus::kPeerLost && !detail::KnowsPeers<T>) {
     suspect(peer);
   }
   if (slot.doom != OpStatus::kPending) {

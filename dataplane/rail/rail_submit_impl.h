@@ -159,8 +159,11 @@ auto Rail<T>::admit(uint16_t index, bool header) noexcept -> Admission {
 template <Transport T>
 auto Rail<T>::admit_slowly(uint16_t index, bool header) noexcept -> Admission {
   InflightSlot& slot = rail_.table[index];
-  const PeerLink& link = rail_.links[slot.peer.value()];
+  PeerLink& link = rail_.links[slot.peer.value()];
   if (link.state == LinkState::kAbsent) {
+    if constexpr (detail::KnowsPeers<T>) {
+      connect(RailCommand{.kind = RailCommandKind::kConnectPeer, .peer = slot.peer});
+    }
     // The operation may have been pushed after a connect that came after this turn's look at the commands (M1).
     static_cast<void>(take_commands());
   }
