@@ -58,6 +58,7 @@ struct OwnerView {
   /// A whole life: new generation, bytes, header. Returns where it is. REQUIRES: it fits behind the slot.
   Location publish(uint32_t slot, const Key128& key, uint32_t length_bytes) const {
     SlotHeader& header = headers[slot];
+    end(slot);
     const Generation generation = begin_life(header);
     std::byte* const to = bytes + uint64_t{slot} * kGranuleBytes;
     const size_t whole = length_bytes / sizeof(uint64_t) * sizeof(uint64_t);
@@ -82,6 +83,16 @@ struct OwnerView {
     location.region = kPublishedRegion;
     seal(location);
     return location;
+  }
+  /// Brings the slot to FREE, from wherever it is.
+  void end(uint32_t slot) const {
+    SlotHeader& header = headers[slot];
+    if (header.state == SlotState::kPublished) {
+      retire_life(header);
+    }
+    if (header.state != SlotState::kFree) {
+      free_life(header);
+    }
   }
   Location publish(uint32_t slot, uint32_t length_bytes) const {
     return publish(slot, key_of(slot), length_bytes);

@@ -71,9 +71,11 @@ TEMPLATE_TEST_CASE("conformance: the states of a slot decide", "[conformance]", 
   free_life(owner.headers[9]);
   CHECK(status_of(fixture, build.read(fixture.peer(), at)) == OpStatus::kStale);
   const Location again = owner.publish(9, 4096);
+  owner.end(9);
   CHECK(begin_life(owner.headers[9]) == next(again.generation));
   CHECK(status_of(fixture, build.read(fixture.peer(), again)) == OpStatus::kStale);
   const Location last = owner.publish(9, 4096);
+  owner.end(9);
   end_geometry(owner.headers[9]);
   CHECK(status_of(fixture, build.read(fixture.peer(), last)) == OpStatus::kStale);
 }

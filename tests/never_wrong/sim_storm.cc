@@ -67,7 +67,7 @@ class SimStorm {
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches_.push_back(std::make_unique<Batch>());
     }
-    while (writer_.known_count() < 300) {
+    while (writer_.puts() < 600) {
       writer_.step();
     }
   }

@@ -1,6 +1,7 @@
 #include "tests/never_wrong/storm_writer.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace peercache::test {
 
@@ -25,7 +26,8 @@ StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, u
     classes_[i] = pool_->ensure_class(kLengths[i]).value();
   }
   client_ = pool_->attach_client(ClientIndex(0)).value();
-  known_.reserve(1 << 16);
+  latest_.resize(memory.header_count);
+  known_.resize(std::bit_ceil(4 * memory.header_count));
   choose_next();
 }
 
@@ -86,25 +88,29 @@ void StormWriter::step() {
 }
 
 void StormWriter::on_published(const Location& location) {
-  if (known_.size() == known_.capacity()) {
-    known_.erase(known_.begin(), known_.begin() + static_cast<std::ptrdiff_t>(head_));
-    head_ = 0;
-  }
-  known_.push_back(location);
+  latest_[location.slot.value()] = published_;
+  known_[published_++ % known_.size()] = Known{location, kNotRetired};
+  PC_ASSERT(published_ - oldest_ < known_.size(), published_, oldest_);
 }
 
 void StormWriter::on_retired(const Location& location) {
-  static_cast<void>(location);  // mostly the oldest; what is known need not be exact, a directory is a hint
-  if (++retired_ > kRetiredKept && known_.size() - head_ > kRetiredKept) {
-    ++head_;
+  known_[latest_[location.slot.value()] % known_.size()].retired_at = retired_++;
+  while (oldest_ != published_ && forgotten(known_[oldest_ % known_.size()])) {
+    ++oldest_;
   }
 }
 
-const Location& StormWriter::pick(TestRandom& random) const {
-  const size_t count = known_count();
-  // Half of the reads go to the oldest: retired, or soon to be.
-  const size_t among = random.below(2) == 0 ? std::min<size_t>(count, kRetiredKept + 8) : count;
-  return known_[head_ + random.below(among)];
+const Location& StormWriter::pick(TestRandom& random) {
+  const uint64_t count = published_ - oldest_;
+  PC_ASSERT(count != 0);
+  while (true) {
+    // Half of the reads go to the oldest: retired, or soon to be.
+    const uint64_t among = random.below(2) == 0 ? std::min<uint64_t>(count, kRetiredKept + 8) : count;
+    const Known& known = known_[(oldest_ + random.below(among)) % known_.size()];
+    if (!forgotten(known)) {
+      return known.location;
+    }
+  }
 }
 
 }  // namespace peercache::test
