@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace peercache {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,6 +39,8 @@ static_assert(std::is_trivially_copyable_v<Error>);
 
 /// A string literal whose number of `{}` is checked against the number of values when it is
 /// compiled.
+///
+/// THREAD:     any; a value.
 template <size_t kValueCount>
 class ErrorContext {
  public:

@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "dataplane/base/assert.h"
 #include "dataplane/base/cacheline.h"
 #include "dataplane/base/thread_role.h"
 #include "dataplane/base/wake_event.h"

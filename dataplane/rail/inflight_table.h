@@ -81,6 +81,7 @@ class InflightTable {
   void release(uint16_t index) noexcept {
     InflightSlot& slot = slots_[index];
     PC_ASSERT(slot.phase != InflightPhase::kFree, index);
+    PC_ASSERT(free_count_ < capacity_, free_count_);  // (I1)
     slot.phase = InflightPhase::kFree;
     slot.op = nullptr;
     ++slot.generation_id;

@@ -13,8 +13,8 @@ RailHealth::RailHealth(const RailOptions& options) noexcept
       backoff_(backoff_min_) {}
 
 void RailHealth::on_successes(uint32_t count) noexcept {
-  if (state_ == RailState::kDown) {
-    return;  // late ones of before; only a probe brings the rail back
+  if (count == 0 || state_ == RailState::kDown) {
+    return;  // successes of a rail that is down are late ones; only a probe brings it back
   }
   errors_count_ = 0;
   errors_of_two_peers_ = false;

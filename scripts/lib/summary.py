@@ -36,7 +36,10 @@ def main(paths):
             outcome, reason = outcome_of(case)
             counts[outcome] += 1
             if outcome != "passed":
-                print(f"{outcome}: {case.get('name')}{': ' if reason else ''}{reason.splitlines()[0] if reason else ''}")
+                print(
+                    f"{outcome}: {case.get('name')}"
+                    + (f": {reason.splitlines()[0]}" if reason else "")
+                )
     skipped = f", {counts['skipped']} skipped" if counts["skipped"] else ""
     print(f"{counts['passed']} passed, {counts['failed']} failed{skipped}")
     return 1 if counts["failed"] or not counts["passed"] else 0

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
@@ -270,8 +271,9 @@ class SimCluster {
       if (fabric_.now() >= end) {
         return false;
       }
-      const Nanos soon = fabric_.now() + kTick;
-      if (fabric_.next_event_at().value_or(soon) <= soon) {
+      const Nanos soon = std::min(fabric_.now() + kTick, end);
+      const std::optional<Nanos> next_at = fabric_.next_event_at();
+      if (next_at.has_value() && *next_at <= soon) {
         fabric_.step();
       } else {
         fabric_.run_until(soon);

@@ -145,7 +145,7 @@ void SimTransport::plan_chunks(Operation& operation, const SimFaults& faults) no
     operation.chunk_count = static_cast<uint8_t>(random.below(count + 1));
   }
   int64_t& last_ns = last_complete_ns_[operation.request.peer.value()];
-  if (!operation.late) {
+  if (!operation.late && !operation.lost) {
     operation.complete_ns = std::max(operation.complete_ns, last_ns + 1);
     last_ns = operation.complete_ns;
   }
