@@ -27,7 +27,9 @@ StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, u
   }
   client_ = pool_->attach_client(ClientIndex(0)).value();
   latest_.resize(memory.header_count);
-  known_.resize(std::bit_ceil(4 * memory.header_count));
+  for (History& history : histories_) {
+    history.ring.resize(std::bit_ceil(2 * memory.header_count));
+  }
   choose_next();
 }
 
@@ -88,25 +90,37 @@ void StormWriter::step() {
 }
 
 void StormWriter::on_published(const Location& location) {
-  latest_[location.slot.value()] = published_;
-  known_[published_++ % known_.size()] = Known{location, kNotRetired};
-  PC_ASSERT(published_ - oldest_ < known_.size(), published_, oldest_);
+  History& history = histories_[class_of(location)];
+  if (history.published - history.oldest == history.ring.size()) {
+    ++history.oldest;  // one that is touched again and again outlives those after it
+  }
+  latest_[location.slot.value()] = history.published;
+  history.ring[history.published++ % history.ring.size()] = Known{location, kNotRetired};
 }
 
 void StormWriter::on_retired(const Location& location) {
-  known_[latest_[location.slot.value()] % known_.size()].retired_at = retired_++;
-  while (oldest_ != published_ && forgotten(known_[oldest_ % known_.size()])) {
-    ++oldest_;
+  ++retired_;
+  History& history = histories_[class_of(location)];
+  const uint64_t number = latest_[location.slot.value()];
+  if (number >= history.oldest) {
+    history.ring[number % history.ring.size()].retired_at = retired_;
+  }
+  while (history.oldest != history.published &&
+         forgotten(history.ring[history.oldest % history.ring.size()])) {
+    ++history.oldest;
   }
 }
 
 const Location& StormWriter::pick(TestRandom& random) {
-  const uint64_t count = published_ - oldest_;
-  PC_ASSERT(count != 0);
   while (true) {
+    const History& history = histories_[random.below(8) == 0 ? random.below(kClasses) : 0];
+    const uint64_t count = history.published - history.oldest;
+    if (count == 0) {
+      continue;
+    }
     // Half of the reads go to the oldest: retired, or soon to be.
-    const uint64_t among = random.below(2) == 0 ? std::min<uint64_t>(count, kRetiredKept + 8) : count;
-    const Known& known = known_[(oldest_ + random.below(among)) % known_.size()];
+    const uint64_t among = random.below(2) == 0 ? std::min(count, kRetiredKept + 8) : count;
+    const Known& known = history.ring[(history.oldest + random.below(among)) % history.ring.size()];
     if (!forgotten(known)) {
       return known.location;
     }

@@ -28,8 +28,6 @@ class StormWriter : public PoolListener {
   /// One step of the present put, or the agent's turn.
   void step();
 
-  /// Objects in the pool.
-  [[nodiscard]] uint64_t resident_count() const { return published_ - retired_; }
   /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon: present ones, and
   /// some that were retired lately, as in a directory that lags.
   [[nodiscard]] const Location& pick(TestRandom& random);
@@ -43,7 +41,7 @@ class StormWriter : public PoolListener {
  private:
   enum class Stage : uint8_t { kTake, kBegin, kFill, kPublish };
   static constexpr uint32_t kFillSteps = 3;
-  static constexpr size_t kRetiredKept = 24;
+  static constexpr uint64_t kRetiredKept = 24;
 
   void choose_next();
 
@@ -71,14 +69,22 @@ class StormWriter : public PoolListener {
     uint64_t retired_at;
   };
   static constexpr uint64_t kNotRetired = UINT64_MAX;
+
+  /// The latest publications of one size class, oldest first.
+  struct History {
+    std::vector<Known> ring;  // of a power of two, by number of publication
+    uint64_t oldest = 0;      // none before it is remembered
+    uint64_t published = 0;
+  };
   [[nodiscard]] bool forgotten(const Known& known) const {
     return known.retired_at != kNotRetired && retired_ - known.retired_at > kRetiredKept;
   }
+  static size_t class_of(const Location& location) {
+    return location.length_bytes / kLengths[0] - 1;
+  }
 
-  std::vector<Known> known_;       // ring of a power of two, by number of publication
-  std::vector<uint64_t> latest_;   // by slot: number of its latest publication
-  uint64_t oldest_ = 0;            // none before it is remembered
-  uint64_t published_ = 0;
+  std::array<History, kClasses> histories_{};
+  std::vector<uint64_t> latest_;  // by slot: number of its latest publication, in its class
   uint64_t retired_ = 0;
 };
 
