@@ -29,6 +29,7 @@ class Lane {
   SpscRing<LaneRequest> requests;
   SpscRing<OpRecord*> completions;
   WakeEvent* client_event = nullptr;  ///< BORROWS: the client's event; outlives the lane
+  LocalKey landing_key{};  ///< of the client's arena, where headers land; the client sets it before its first push
 };
 
 }  // namespace peercache
