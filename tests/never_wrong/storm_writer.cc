@@ -1,6 +1,7 @@
 #include "tests/never_wrong/storm_writer.h"
 
 #include <algorithm>
+#include <bit>
 
 namespace peercache::test {
 
@@ -25,7 +26,10 @@ StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, u
     classes_[i] = pool_->ensure_class(kLengths[i]).value();
   }
   client_ = pool_->attach_client(ClientIndex(0)).value();
-  known_.reserve(1 << 16);
+  latest_.resize(memory.header_count);
+  for (History& history : histories_) {
+    history.ring.resize(std::bit_ceil(2 * memory.header_count));
+  }
   choose_next();
 }
 
@@ -86,25 +90,41 @@ void StormWriter::step() {
 }
 
 void StormWriter::on_published(const Location& location) {
-  if (known_.size() == known_.capacity()) {
-    known_.erase(known_.begin(), known_.begin() + static_cast<std::ptrdiff_t>(head_));
-    head_ = 0;
+  History& history = histories_[class_of(location)];
+  if (history.published - history.oldest == history.ring.size()) {
+    ++history.oldest;  // one that is touched again and again outlives those after it
   }
-  known_.push_back(location);
+  latest_[location.slot.value()] = history.published;
+  history.ring[history.published++ % history.ring.size()] = Known{location, kNotRetired};
 }
 
 void StormWriter::on_retired(const Location& location) {
-  static_cast<void>(location);  // mostly the oldest; what is known need not be exact, a directory is a hint
-  if (++retired_ > kRetiredKept && known_.size() - head_ > kRetiredKept) {
-    ++head_;
+  ++retired_;
+  History& history = histories_[class_of(location)];
+  const uint64_t number = latest_[location.slot.value()];
+  if (number >= history.oldest) {
+    history.ring[number % history.ring.size()].retired_at = retired_;
+  }
+  while (history.oldest != history.published &&
+         forgotten(history.ring[history.oldest % history.ring.size()])) {
+    ++history.oldest;
   }
 }
 
-const Location& StormWriter::pick(TestRandom& random) const {
-  const size_t count = known_count();
-  // Half of the reads go to the oldest: retired, or soon to be.
-  const size_t among = random.below(2) == 0 ? std::min<size_t>(count, kRetiredKept + 8) : count;
-  return known_[head_ + random.below(among)];
+const Location& StormWriter::pick(TestRandom& random) {
+  while (true) {
+    const History& history = histories_[random.below(8) == 0 ? random.below(kClasses) : 0];
+    const uint64_t count = history.published - history.oldest;
+    if (count == 0) {
+      continue;
+    }
+    // Half of the reads go to the oldest: retired, or soon to be.
+    const uint64_t among = random.below(2) == 0 ? std::min(count, kRetiredKept + 8) : count;
+    const Known& known = history.ring[(history.oldest + random.below(among)) % history.ring.size()];
+    if (!forgotten(known)) {
+      return known.location;
+    }
+  }
 }
 
 }  // namespace peercache::test

@@ -28,10 +28,9 @@ class StormWriter : public PoolListener {
   /// One step of the present put, or the agent's turn.
   void step();
 
-  /// Locations that readers may hold: oldest first, also some that were retired lately.
-  [[nodiscard]] size_t known_count() const { return known_.size() - head_; }
-  /// Draws one; with a bias for those that will be overwritten soon.
-  [[nodiscard]] const Location& pick(TestRandom& random) const;
+  /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon: present ones, and
+  /// some that were retired lately, as in a directory that lags.
+  [[nodiscard]] const Location& pick(TestRandom& random);
 
   [[nodiscard]] uint64_t puts() const { return puts_; }
   [[nodiscard]] PublishedPool& pool() { return *pool_; }
@@ -42,7 +41,7 @@ class StormWriter : public PoolListener {
  private:
   enum class Stage : uint8_t { kTake, kBegin, kFill, kPublish };
   static constexpr uint32_t kFillSteps = 3;
-  static constexpr size_t kRetiredKept = 24;
+  static constexpr uint64_t kRetiredKept = 24;
 
   void choose_next();
 
@@ -64,10 +63,29 @@ class StormWriter : public PoolListener {
   uint64_t steps_ = 0;
   int64_t now_ns_ = 0;
 
-  // Locations as published; entries before head_ were retired more than kRetiredKept retirements ago.
-  std::vector<Location> known_;
-  size_t head_ = 0;
-  size_t retired_ = 0;
+  /// One location, and when its slot was retired, counted in retirements.
+  struct Known {
+    Location location;
+    uint64_t retired_at;
+  };
+  static constexpr uint64_t kNotRetired = UINT64_MAX;
+
+  /// The latest publications of one size class, oldest first.
+  struct History {
+    std::vector<Known> ring;  // of a power of two, by number of publication
+    uint64_t oldest = 0;      // none before it is remembered
+    uint64_t published = 0;
+  };
+  [[nodiscard]] bool forgotten(const Known& known) const {
+    return known.retired_at != kNotRetired && retired_ - known.retired_at > kRetiredKept;
+  }
+  static size_t class_of(const Location& location) {
+    return location.length_bytes / kLengths[0] - 1;
+  }
+
+  std::array<History, kClasses> histories_{};
+  std::vector<uint64_t> latest_;  // by slot: number of its latest publication, in its class
+  uint64_t retired_ = 0;
 };
 
 }  // namespace peercache::test

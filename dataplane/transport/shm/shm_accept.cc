@@ -27,7 +27,8 @@ void ShmEndpoint::set_accepting(bool accepting) noexcept {
   epoll_event event = {};
   event.events = accepting ? uint32_t{EPOLLIN} : 0U;
   event.data.u64 = kListeningId;
-  PC_ASSERT(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event) == 0, errno);
+  const int result = ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, listening_.get(), &event);
+  PC_ASSERT(result == 0, errno);  // an open descriptor of ours, added before
 }
 
 int ShmEndpoint::accept_some(Nanos now) {
@@ -52,8 +53,9 @@ int ShmEndpoint::accept_some(Nanos now) {
 }
 
 void ShmEndpoint::admit(UniqueFd fd, Nanos now) {
-  const bool full = inbound_count_ >= options_.inbound_max_count;
-  if (full && inbound_count_ >= 2 * options_.inbound_max_count) {
+  // Before its hello a connection may be a start-up probe for stale sockets, gone in a moment: twice as
+  // many as may stay are let in, and each has its deadline.
+  if (inbound_count_ >= 2 * options_.inbound_max_count) {
     counters_.refused_by_us.add();
     return;  // a flood: not even a reason
   }
@@ -69,12 +71,6 @@ void ShmEndpoint::admit(UniqueFd fd, Nanos now) {
   set_deadline(connection, now + std::chrono::milliseconds(options_.connect_timeout_ms));
   if (auto allowed = check_peer_uid(connection.stream.fd(), peer_uid_); !allowed) {
     return refuse(connection, allowed.error(), "", now);
-  }
-  if (full) {
-    refuse(connection,
-           make_error(Errc::kTooManyPeers, "{} connections are open already",
-                      options_.inbound_max_count),
-           "", now);
   }
 }
 
@@ -122,6 +118,14 @@ void ShmEndpoint::answer_hello(ShmConnection& connection, const ShmFrame& frame,
     return refuse(connection, make_error(Errc::kPeerRefused, "the hellos do not agree"),
                   agreed.error(), now);
   }
+  if (admitted_count_ >= options_.inbound_max_count) {
+    return refuse(connection,
+                  make_error(Errc::kTooManyPeers, "{} connections are open already", admitted_count_),
+                  "",
+                  now);
+  }
+  connection.admitted = true;
+  ++admitted_count_;
   append_shm_frame(connection.stream.out(), ShmFrameKind::kHello, 0, encode_hello(hello_));
   const std::span<const int> fds(region_fds_);
   for (size_t i = 0; i < fds.size(); i += kShmFdsPerFrame) {

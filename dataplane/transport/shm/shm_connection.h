@@ -111,6 +111,11 @@ enum class ShmState : uint8_t {
 struct ShmConnection {
   ShmConnection(ShmSide side_wanted, UniqueFd fd) : side(side_wanted), stream(std::move(fd)) {}
 
+  /// Chunks have still to be produced; WRITEs are streamed in order, so the last one tells.
+  [[nodiscard]] bool has_unsent_writes() const noexcept {
+    return !writes.empty() && writes.back().sent_bytes != writes.back().command.length_bytes;
+  }
+
   const ShmSide side;
   ShmState state = ShmState::kHello;
   ShmStream stream;
@@ -131,6 +136,7 @@ struct ShmConnection {
   uint64_t populate_bytes = 0;
 
   // inbound_
+  bool admitted = false;  ///< counts against the cap
   std::string peer_name;
   uint64_t write_request_id = 0;  ///< WRITE whose chunks arrive
   OpStatus write_status = OpStatus::kOk;

@@ -126,14 +126,15 @@ void ShmEndpoint::set_deadline(ShmConnection& connection, Nanos deadline) noexce
 }
 
 void ShmEndpoint::arm(ShmConnection& connection) {
-  const bool wants_out = connection.stream.unsent_bytes() != 0;
+  const bool wants_out = connection.stream.unsent_bytes() != 0 || connection.has_unsent_writes();
   if (connection.wants_out == wants_out || connection.stream.fd() < 0) {
     return;
   }
   epoll_event event = {};
   event.events = EPOLLIN | (wants_out ? uint32_t{EPOLLOUT} : 0U);
   event.data.ptr = &connection;
-  PC_ASSERT(::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.stream.fd(), &event) == 0, errno);
+  const int result = ::epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.stream.fd(), &event);
+  PC_ASSERT(result == 0, errno);  // an open descriptor of ours, added before
   connection.wants_out = wants_out;
 }
 
@@ -352,6 +353,7 @@ void ShmEndpoint::close(ShmConnection& connection) {
   any_closed_ = true;
   if (connection.side == ShmSide::kInbound) {
     --inbound_count_;
+    admitted_count_ -= connection.admitted ? 1 : 0;
     counters_.inbound_open.set(counters_.inbound_open.value() - (was_open ? 1 : 0));
     return;
   }

@@ -196,6 +196,7 @@ class ShmEndpoint {
   std::vector<std::unique_ptr<ShmConnection>> connections_;
   std::array<ShmConnection*, limits::kPeersMax> by_peer_{};
   uint32_t inbound_count_ = 0;
+  uint32_t admitted_count_ = 0;  // of those: past their hello
   uint32_t populating_count_ = 0;
   uint64_t next_request_id_ = 1;
   Nanos next_deadline_ = Nanos::max();

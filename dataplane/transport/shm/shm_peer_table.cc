@@ -11,13 +11,16 @@ namespace peercache {
 
 namespace {
 
+// A multiple of all pages but the gigantic ones, which go at once.
+constexpr Bytes kUnmapUnit = 2_MiB;
+
 // Takes up to about `step` bytes off the end of a mapping; the kernel holds the lock that page
-// faults of other threads need for as long as one call takes. Cut at 2 MiB, a multiple of all pages
-// but the gigantic ones, which go at once.
+// faults of other threads need for as long as one call takes.
 uint64_t unmap_some(UniqueMapping& mapping, uint64_t step) {
   const MappedRange range = mapping.get();
+  const uint64_t part = std::max(step, kUnmapUnit.value());
   const uint64_t keep =
-      range.bytes <= step ? 0 : round_up(Bytes(range.bytes - step), 2_MiB).value();
+      range.bytes <= part ? 0 : round_up(Bytes(range.bytes - part), kUnmapUnit).value();
   const bool cut =
       keep != 0 && keep < range.bytes && ::munmap(range.data + keep, range.bytes - keep) == 0;
   if (!cut) {
