@@ -7,7 +7,8 @@ namespace peercache {
 
 namespace {
 
-// The records of a key's two buckets, one after the other: up to 8, or 4 where both are the same bucket.
+// The records of a key's two buckets, one after the other: up to 8, or 4 where both are the same
+// bucket.
 struct Candidates {
   std::array<Location*, 8> records;
   uint32_t count = 0;
@@ -28,7 +29,8 @@ Candidates candidates_of(Bucket* buckets, uint64_t bucket_count, const Key128& k
   return result;
 }
 
-// An empty record of the bucket that has more of them: two choices keep buckets even, so that few overflow.
+// An empty record of the bucket that has more of them: two choices keep buckets even, so that few
+// overflow.
 Location* roomier_place(const Candidates& candidates) {
   std::array<Location*, 2> place{};
   std::array<uint32_t, 2> empty_count{};
@@ -65,8 +67,10 @@ bool same_life(const Location& a, const Location& b) {
 
 Result<BucketTable> BucketTable::open(std::byte* memory, Bytes length) {
   const uint64_t bucket_count = length.value() / sizeof(Bucket);
-  if (memory == nullptr || bucket_count == 0 || length.value() % sizeof(Bucket) != 0 || bucket_count > UINT32_MAX) {
-    return make_error(Errc::kInvalidArgument, "bucket table of {} bytes at {}: a positive multiple of {} is wanted", length,
+  if (memory == nullptr || bucket_count == 0 || length.value() % sizeof(Bucket) != 0 ||
+      bucket_count > UINT32_MAX) {
+    return make_error(Errc::kInvalidArgument,
+                      "bucket table of {} bytes at {}: a positive multiple of {} is wanted", length,
                       memory, sizeof(Bucket));
   }
   PC_ASSERT(reinterpret_cast<uintptr_t>(memory) % alignof(Bucket) == 0, memory);
@@ -126,8 +130,8 @@ bool BucketTable::erase(const Location& location) {
 
 // A reader that comes in between finds words of both records and a checksum that fits neither.
 void BucketTable::write_record(Location& record, const Location& value) {
-  // What the record names (header and bytes, written by others whose message we took) is visible before the record.
-  // Meets validation_fence() at the end of lookup_buckets().
+  // What the record names (header and bytes, written by others whose message we took) is visible
+  // before the record. Meets validation_fence() at the end of lookup_buckets().
   copy_done_fence();
   racy_copy(&record, &value, sizeof(Location));
 }
@@ -149,7 +153,8 @@ void BucketTable::check_invariants() const {
       ++record_count;
       PC_ASSERT(is_sound(record), i);  // (B1)
       const BucketPair pair = candidate_buckets(record.key, bucket_count_);
-      PC_ASSERT(i == pair.first_index || i == pair.second_index, i, pair.first_index, pair.second_index);  // (B1)
+      PC_ASSERT(i == pair.first_index || i == pair.second_index, i, pair.first_index,
+                pair.second_index);  // (B1)
       const Candidates candidates = candidates_of(buckets_, bucket_count_, record.key);
       uint32_t key_count = 0;
       uint32_t node_count = 0;

@@ -15,7 +15,8 @@ ExtentAllocator::ExtentAllocator(uint64_t granule_count, uint64_t runs_max)
 
 std::optional<GranuleRun> ExtentAllocator::allocate(uint64_t count) {
   PC_ASSERT(count > 0);
-  const auto found = std::ranges::find_if(free_runs_, [&](const GranuleRun& run) { return run.count >= count; });
+  const auto found =
+      std::ranges::find_if(free_runs_, [&](const GranuleRun& run) { return run.count >= count; });
   if (found == free_runs_.end()) {
     return std::nullopt;
   }
@@ -30,11 +31,15 @@ std::optional<GranuleRun> ExtentAllocator::allocate(uint64_t count) {
 }
 
 void ExtentAllocator::free(GranuleRun run) {
-  PC_ASSERT(run.count > 0 && run.end_index() <= granule_count_, run.first_index, run.count, granule_count_);
-  const auto after = std::ranges::upper_bound(free_runs_, run.first_index, {}, &GranuleRun::first_index);
-  PC_ASSERT(after == free_runs_.end() || run.end_index() <= after->first_index, run.first_index, run.count);
+  PC_ASSERT(run.count > 0 && run.end_index() <= granule_count_, run.first_index, run.count,
+            granule_count_);
+  const auto after =
+      std::ranges::upper_bound(free_runs_, run.first_index, {}, &GranuleRun::first_index);
+  PC_ASSERT(after == free_runs_.end() || run.end_index() <= after->first_index, run.first_index,
+            run.count);
   const bool has_before = after != free_runs_.begin();
-  PC_ASSERT(!has_before || std::prev(after)->end_index() <= run.first_index, run.first_index, run.count);
+  PC_ASSERT(!has_before || std::prev(after)->end_index() <= run.first_index, run.first_index,
+            run.count);
   free_count_ += run.count;
   const bool joins_before = has_before && std::prev(after)->end_index() == run.first_index;
   const bool joins_after = after != free_runs_.end() && run.end_index() == after->first_index;

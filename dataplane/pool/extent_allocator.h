@@ -16,14 +16,16 @@ struct GranuleRun {
   friend bool operator==(const GranuleRun&, const GranuleRun&) = default;
 };
 
-/// Which granules of a region belong to nobody. First fit from the low end; neighbours that come back are joined.
-/// A pure value: it knows numbers, not memory.
+/// Which granules of a region belong to nobody. First fit from the low end; neighbours that come
+/// back are joined. A pure value: it knows numbers, not memory.
 ///
 /// THREAD:     its owner (the pool agent).
 /// OWNS:       the list of free runs, reserved for `runs_max` at construction.
-/// INVARIANTS: (E1) free runs are sorted, not empty, inside the region, and neither overlap nor touch.
+/// INVARIANTS: (E1) free runs are sorted, not empty, inside the region, and neither overlap nor
+/// touch.
 ///             (E2) `free_count` is the sum of their counts.
-/// COST:       O(free runs); there are at most as many as extents, plus one. No allocation after construction.
+/// COST:       O(free runs); there are at most as many as extents, plus one. No allocation after
+/// construction.
 class ExtentAllocator {
  public:
   /// REQUIRES: runs_max > 0: the most extents that are ever out at the same time, plus one.
@@ -32,7 +34,8 @@ class ExtentAllocator {
   /// Takes the first run of `count` granules. Nothing if no free run is that long.
   std::optional<GranuleRun> allocate(uint64_t count);
 
-  /// Gives granules back. REQUIRES: they were allocated (a part of an allocated run may come back alone).
+  /// Gives granules back. REQUIRES: they were allocated (a part of an allocated run may come back
+  /// alone).
   void free(GranuleRun run);
 
   [[nodiscard]] uint64_t granule_count() const { return granule_count_; }

@@ -11,13 +11,14 @@
 
 namespace peercache {
 
-/// The slots of each size class that hold nothing wanted, oldest first: a slot that was just retired is reused last, so
-/// that a read in flight rarely loses its race. Lists through a table of links, so that an extent's slots can be taken out.
+/// The slots of each size class that hold nothing wanted, oldest first: a slot that was just
+/// retired is reused last, so that a read in flight rarely loses its race. Lists through a table of
+/// links, so that an extent's slots can be taken out.
 ///
 /// THREAD:     its owner (the pool agent).
 /// OWNS:       two links per slot.
-/// INVARIANTS: (F1) a slot is in at most one list, and its owner knows in which. (F2) counts match the lists.
-/// COST:       O(1), no allocation after open.
+/// INVARIANTS: (F1) a slot is in at most one list, and its owner knows in which. (F2) counts match
+/// the lists. COST:       O(1), no allocation after open.
 class FreeSlots {
  public:
   Result<void> open(uint64_t slot_count) { return links_.open(slot_count); }
@@ -30,7 +31,9 @@ class FreeSlots {
   /// REQUIRES: the slot is in the list of this class.
   void remove(SizeClassIndex size_class, SlotIndex slot);
 
-  [[nodiscard]] uint32_t count(SizeClassIndex size_class) const { return lists_[size_class.value()].count; }
+  [[nodiscard]] uint32_t count(SizeClassIndex size_class) const {
+    return lists_[size_class.value()].count;
+  }
 
   template <class Fn>
   void for_each(SizeClassIndex size_class, Fn&& fn) const {

@@ -11,19 +11,24 @@
 
 namespace peercache {
 
-/// Free slots on their way from the pool agent to one client, oldest first. Unlike in a plain ring the producer may take
-/// back what the client has not taken yet, newest first, so that slots that an idle client holds are not lost to the others.
+/// Free slots on their way from the pool agent to one client, oldest first. Unlike in a plain ring
+/// the producer may take back what the client has not taken yet, newest first, so that slots that
+/// an idle client holds are not lost to the others.
 ///
-/// THREAD:     push, reclaim: the agent; take: the client; counts: both, as hints (exact for the agent once it has seen that
+/// THREAD:     push, reclaim: the agent; take: the client; counts: both, as hints (exact for the
+/// agent once it has seen that
 ///             the client starves).
 /// OWNS:       its entries.
-/// INVARIANTS: (G1) filled entries are neighbours, from the client's cursor to the agent's. (G2) whoever exchanges an
+/// INVARIANTS: (G1) filled entries are neighbours, from the client's cursor to the agent's. (G2)
+/// whoever exchanges an
 ///             entry for 0 owns the slot that was in it.
-/// COST:       one locked instruction per take or reclaim, none per push; no allocation after construction.
+/// COST:       one locked instruction per take or reclaim, none per push; no allocation after
+/// construction.
 class GrantRing {
  public:
   explicit GrantRing(uint32_t capacity_count)
-      : mask_(std::bit_ceil(capacity_count) - 1), entries_(std::make_unique<std::atomic<uint32_t>[]>(mask_ + 1)) {
+      : mask_(std::bit_ceil(capacity_count) - 1),
+        entries_(std::make_unique<std::atomic<uint32_t>[]>(mask_ + 1)) {
     PC_ASSERT(capacity_count > 0 && capacity_count <= 1U << 20U, capacity_count);
   }
   GrantRing(const GrantRing&) = delete;
@@ -47,7 +52,8 @@ class GrantRing {
 
   /// False if nothing is left to take back.
   [[nodiscard]] bool reclaim(SlotIndex& slot) noexcept {
-    // Relaxed is enough: the entry's slot was the agent's own before, and the client has not touched it.
+    // Relaxed is enough: the entry's slot was the agent's own before, and the client has not
+    // touched it.
     const uint32_t cursor = agent_.cursor.load(std::memory_order_relaxed);  // its own
     const uint32_t entry = entries_[(cursor - 1) & mask_].exchange(0, std::memory_order_relaxed);
     if (entry == 0) {
@@ -74,7 +80,7 @@ class GrantRing {
 
   /// Slots that wait in the ring.
   [[nodiscard]] uint32_t ready_count() const noexcept {
-    const uint32_t taken = client_.cursor.load(std::memory_order_relaxed);   // see THREAD
+    const uint32_t taken = client_.cursor.load(std::memory_order_relaxed);  // see THREAD
     const uint32_t pushed = agent_.cursor.load(std::memory_order_relaxed);  // see THREAD
     return pushed - taken <= mask_ + 1 ? pushed - taken : 0;
   }

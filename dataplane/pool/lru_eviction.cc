@@ -7,14 +7,6 @@
 
 namespace peercache {
 
-namespace {
-
-// Leaves that are looked at for one of a class in which no leaf is at home: some 50 µs. Beyond that the pool looks at the
-// class's slots instead.
-constexpr uint32_t kScanMax = 4096;
-
-}  // namespace
-
 Result<void> LruEviction::open(uint64_t slot_count) {
   PC_ASSERT(slot_count > 0 && slot_count < UINT32_MAX / 4, slot_count);
   // Each group has a member or is the absent parent of one that has: at most two groups per slot.
@@ -35,7 +27,8 @@ void LruEviction::add(SlotIndex slot, SizeClassIndex size_class, const GroupPlac
     delist(index);
   }
   resident_count_ += node.member_count == 0 ? 1 : 0;
-  member = Member{.group = index, .next = node.first_member, .previous = 0, .size_class = size_class.value()};
+  member = Member{
+      .group = index, .next = node.first_member, .previous = 0, .size_class = size_class.value()};
   if (node.first_member != 0) {
     members_[node.first_member - 1].previous = slot.value() + 1;
   }
@@ -204,7 +197,8 @@ void LruEviction::touch_group(uint32_t index) {
 void LruEviction::set_parent(uint32_t index, const Key128& parent_key) {
   const uint32_t parent = find_or_make(parent_key);
   Node& node = nodes_[index];
-  // (L3): only a group that has children already can close a circle, as a client with wrong parents might ask for.
+  // (L3): only a group that has children already can close a circle, as a client with wrong parents
+  // might ask for.
   if (node.child_count != 0 && is_ancestor(index, parent)) {
     return;
   }
@@ -224,7 +218,8 @@ void LruEviction::leave_parent(uint32_t index) {
   Node& node = nodes_[index];
   const uint32_t parent = node.parent;
   Node& above = nodes_[parent];
-  (node.previous_sibling != 0 ? nodes_[node.previous_sibling].next_sibling : above.first_child) = node.next_sibling;
+  (node.previous_sibling != 0 ? nodes_[node.previous_sibling].next_sibling : above.first_child) =
+      node.next_sibling;
   if (node.next_sibling != 0) {
     nodes_[node.next_sibling].previous_sibling = node.previous_sibling;
   }
@@ -268,104 +263,6 @@ void LruEviction::update_classes(Node& node) {
   }
 }
 
-void LruEviction::advance_epoch() {
-  epoch_touch_count_ = 0;
-  ++epoch_;
-  if (epoch_ < kEpochs) {
-    return;
-  }
-  // The oldest list gives its place to the new epoch: its groups become the oldest of the next one.
-  const auto from_bit = static_cast<uint32_t>(epoch_ % kEpochs);
-  const auto to_bit = static_cast<uint32_t>((epoch_ + 1) % kEpochs);
-  for (HomeLists& home : homes_) {
-    if ((home.filled_set & (1ULL << from_bit)) == 0) {
-      continue;
-    }
-    List& from = home.lists[from_bit];
-    List& to = home.lists[to_bit];
-    (to.oldest != 0 ? nodes_[to.oldest].list_next : to.newest) = from.newest;
-    nodes_[from.newest].list_previous = to.oldest;
-    to.oldest = from.oldest;
-    from = List{};
-    home.filled_set &= ~(1ULL << from_bit);
-    home.filled_set |= 1ULL << to_bit;
-  }
-}
-
-LruEviction::List& LruEviction::list_of(const Node& node, uint32_t& bit) {
-  bit = static_cast<uint32_t>(std::max(node.epoch, oldest_epoch()) % kEpochs);
-  return homes_[node.home_class].lists[bit];
-}
-
-void LruEviction::enlist(uint32_t index, bool newest_end) {
-  Node& node = nodes_[index];
-  uint32_t bit = 0;
-  List& list = list_of(node, bit);
-  if (newest_end) {
-    node.list_next = list.newest;
-    node.list_previous = 0;
-    (list.newest != 0 ? nodes_[list.newest].list_previous : list.oldest) = index;
-    list.newest = index;
-  } else {
-    node.list_next = 0;
-    node.list_previous = list.oldest;
-    (list.oldest != 0 ? nodes_[list.oldest].list_next : list.newest) = index;
-    list.oldest = index;
-  }
-  homes_[node.home_class].filled_set |= 1ULL << bit;
-  node.listed = true;
-}
-
-void LruEviction::delist(uint32_t index) {
-  Node& node = nodes_[index];
-  uint32_t bit = 0;
-  List& list = list_of(node, bit);
-  PC_ASSERT(node.listed, index);
-  PC_ASSERT(node.list_previous != 0 || list.newest == index, index);
-  (node.list_previous != 0 ? nodes_[node.list_previous].list_next : list.newest) = node.list_next;
-  (node.list_next != 0 ? nodes_[node.list_next].list_previous : list.oldest) = node.list_previous;
-  node.list_next = node.list_previous = 0;
-  node.listed = false;
-  if (list.newest == 0) {
-    homes_[node.home_class].filled_set &= ~(1ULL << bit);
-  }
-}
-
-uint32_t LruEviction::oldest_at_home(uint32_t home_class) const {
-  const HomeLists& home = homes_[home_class];
-  if (home.filled_set == 0) {
-    return 0;
-  }
-  // The set, turned so that the oldest epoch is bit 0.
-  const auto first_bit = static_cast<int>(oldest_epoch() % kEpochs);
-  const auto ages = static_cast<uint32_t>(std::countr_zero(std::rotr(home.filled_set, first_bit)));
-  return home.lists[(static_cast<uint32_t>(first_bit) + ages) % kEpochs].oldest;
-}
-
-uint32_t LruEviction::oldest_with(uint32_t size_class) const {
-  uint32_t best = 0;
-  uint32_t scan_count = 0;
-  for (const HomeLists& home : homes_) {
-    if (home.filled_set == 0) {
-      continue;
-    }
-    bool found = false;
-    for (uint64_t age = 0; age < kEpochs && !found && scan_count < kScanMax; ++age) {
-      uint32_t at = home.lists[(oldest_epoch() + age) % kEpochs].oldest;
-      for (; at != 0 && !found && scan_count < kScanMax; at = nodes_[at].list_previous) {
-        ++scan_count;
-        if ((nodes_[at].class_mask & (1U << size_class)) != 0) {
-          found = true;
-          if (best == 0 || nodes_[at].epoch < nodes_[best].epoch) {
-            best = at;
-          }
-        }
-      }
-    }
-  }
-  return best;
-}
-
 void LruEviction::check_invariants() const {
   uint64_t group_count = 0;
   uint64_t resident_count = 0;
@@ -394,8 +291,9 @@ void LruEviction::check_invariants() const {
       PC_ASSERT(members_[at - 1].group == index, at, index);
     }
     PC_ASSERT(member_count == node.member_count, member_count, node.member_count);
-    PC_ASSERT(member_count == 0 || (node.class_mask & (1U << node.home_class)) != 0, index);  // (L4)
-    PC_ASSERT(node.parent == 0 || !is_ancestor(index, node.parent), index);                   // (L3)
+    PC_ASSERT(member_count == 0 || (node.class_mask & (1U << node.home_class)) != 0,
+              index);                                                        // (L4)
+    PC_ASSERT(node.parent == 0 || !is_ancestor(index, node.parent), index);  // (L3)
   }
   PC_ASSERT(group_count == group_count_, group_count, group_count_);
   PC_ASSERT(resident_count == resident_count_, resident_count, resident_count_);
@@ -405,7 +303,7 @@ void LruEviction::check_invariants() const {
       PC_ASSERT((home.lists[bit].newest != 0) == ((home.filled_set >> bit & 1U) != 0), bit);
       for (uint32_t at = home.lists[bit].newest; at != 0; at = nodes_[at].list_next) {
         --listed_count;
-        PC_ASSERT(nodes_[at].listed && nodes_[at].home_class == home_class, at);               // (L4)
+        PC_ASSERT(nodes_[at].listed && nodes_[at].home_class == home_class, at);          // (L4)
         PC_ASSERT(std::max(nodes_[at].epoch, oldest_epoch()) % kEpochs == bit, at, bit);  // (L4)
       }
     }

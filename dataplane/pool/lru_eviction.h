@@ -14,19 +14,24 @@ namespace peercache {
 
 /// Least recently used group first, among the groups without resident children.
 ///
-/// Only those *leaves* are listed; a group joins the list when its last resident child goes, and is then at least as recent
-/// as that child was. So a touch of a tail keeps its whole prefix without walking it. Recency is an epoch: epochs advance
-/// after a 32nd of the resident groups were touched, and each (home class, epoch) has its own list, so that a group that
-/// joins late is put among its contemporaries in O(1). The last kEpochs are told apart; all older ones share a list.
+/// Only those *leaves* are listed; a group joins the list when its last resident child goes, and is
+/// then at least as recent as that child was. So a touch of a tail keeps its whole prefix without
+/// walking it. Recency is an epoch: epochs advance after a 32nd of the resident groups were
+/// touched, and each (home class, epoch) has its own list, so that a group that joins late is put
+/// among its contemporaries in O(1). The last kEpochs are told apart; all older ones share a list.
 ///
-/// A parent that is not resident but has resident children is kept as an *absent* group, so that it finds them when it comes.
+/// A parent that is not resident but has resident children is kept as an *absent* group, so that it
+/// finds them when it comes.
 ///
 /// THREAD:     its owner (the pool agent).
 /// OWNS:       nodes, a map from group key to node, and a link pair per slot; sized in open.
-/// INVARIANTS: (L1) a group is listed if and only if it has members and no resident children. (L2) a group exists if and only
-///             if it has members or resident children. (L3) the parent relation has no cycle. (L4) a listed group is in the
-///             list of its home class, which is the class of one of its members, and of its epoch.
-/// COST:       O(1) amortised for add, remove, touch; victim is O(1) unless no leaf is at home in the class (then a bounded
+/// INVARIANTS: (L1) a group is listed if and only if it has members and no resident children. (L2)
+/// a group exists if and only
+///             if it has members or resident children. (L3) the parent relation has no cycle. (L4)
+///             a listed group is in the list of its home class, which is the class of one of its
+///             members, and of its epoch.
+/// COST:       O(1) amortised for add, remove, touch; victim is O(1) unless no leaf is at home in
+/// the class (then a bounded
 ///             scan); no allocation after open.
 class LruEviction {
  public:
@@ -37,10 +42,14 @@ class LruEviction {
   void remove(SlotIndex slot);
   void touch(SlotIndex slot) { touch_group(members_[slot.value()].group); }
   [[nodiscard]] GroupIndex victim(SizeClassIndex size_class);
-  [[nodiscard]] GroupIndex group_of(SlotIndex slot) const { return GroupIndex(members_[slot.value()].group); }
+  [[nodiscard]] GroupIndex group_of(SlotIndex slot) const {
+    return GroupIndex(members_[slot.value()].group);
+  }
   [[nodiscard]] GroupIndex parent_of(GroupIndex group) const;
   [[nodiscard]] GroupIndex tail_under(GroupIndex group) const;
-  [[nodiscard]] uint32_t member_count(GroupIndex group) const { return nodes_[group.value()].member_count; }
+  [[nodiscard]] uint32_t member_count(GroupIndex group) const {
+    return nodes_[group.value()].member_count;
+  }
   [[nodiscard]] SlotIndex first_member(GroupIndex group) const;
   void begin_count() { ++count_round_; }
   [[nodiscard]] uint32_t count_with(SlotIndex slot, uint32_t limit_count);
@@ -106,7 +115,9 @@ class LruEviction {
 
   // recency
   void advance_epoch();
-  [[nodiscard]] uint64_t oldest_epoch() const { return epoch_ < kEpochs ? 0 : epoch_ - kEpochs + 1; }
+  [[nodiscard]] uint64_t oldest_epoch() const {
+    return epoch_ < kEpochs ? 0 : epoch_ - kEpochs + 1;
+  }
   List& list_of(const Node& node, uint32_t& bit);
   void enlist(uint32_t index, bool newest_end);
   void delist(uint32_t index);
@@ -114,7 +125,9 @@ class LruEviction {
   [[nodiscard]] uint32_t oldest_with(uint32_t size_class) const;
 
   // map
-  [[nodiscard]] uint64_t bucket_of(const Key128& key) const { return (key.low ^ (key.high * 31)) & map_mask_; }
+  [[nodiscard]] uint64_t bucket_of(const Key128& key) const {
+    return (key.low ^ (key.high * 31)) & map_mask_;
+  }
   void map_erase(const Key128& key);
 
   ZeroedArray<Node> nodes_;

@@ -19,7 +19,8 @@ PoolMessage message_of(PoolMessageKind kind, const Key128& key) {
 }  // namespace
 
 Result<SlotGrant> PoolClient::take(SizeClassIndex size_class) {
-  GrantRing* ring = size_class.value() < limits::kSizeClassesMax ? shared_->ring(size_class) : nullptr;
+  GrantRing* ring =
+      size_class.value() < limits::kSizeClassesMax ? shared_->ring(size_class) : nullptr;
   if (ring == nullptr) {
     return make_error(Errc::kInvalidArgument, "the pool has no size class {}", size_class);
   }
@@ -37,7 +38,8 @@ Result<SlotGrant> PoolClient::take(SizeClassIndex size_class) {
 }
 
 void PoolClient::announce(SizeClassIndex size_class, uint32_t wanted_count) {
-  const GrantRing* ring = size_class.value() < limits::kSizeClassesMax ? shared_->ring(size_class) : nullptr;
+  const GrantRing* ring =
+      size_class.value() < limits::kSizeClassesMax ? shared_->ring(size_class) : nullptr;
   PC_ASSERT(ring != nullptr, size_class);
   const uint32_t taken_count = ring->taken_count();
   const Announcement announcement{.wanted_count = wanted_count, .taken_before_count = taken_count};
@@ -64,7 +66,8 @@ Result<void> PoolClient::publish(const SlotGrant& grant,
                                  const GroupPlace& place) {
   SlotHeader& slot_header = header(grant);
   PC_ASSERT(slot_header.generation == generation, slot_header.generation, generation);
-  // Asked before the header is published: afterwards the slot would no longer be the caller's to give back.
+  // Asked before the header is published: afterwards the slot would no longer be the caller's to
+  // give back.
   if (shared_->messages.room() == 0) {
     shared_->wake_agent();
     return make_error(Errc::kRingFull, "the pool agent lags by {} messages", limits::kPoolMessages);
@@ -117,8 +120,10 @@ void PoolClient::touch(std::span<const Key128> keys) {
 Result<void> PoolClient::remove(std::span<const Key128> keys) {
   if (shared_->messages.room() < keys.size()) {
     shared_->wake_agent();
-    return make_error(Errc::kRingFull, "no room to remove {} objects: the pool agent takes at most {} messages ahead",
-                      keys.size(), limits::kPoolMessages);
+    return make_error(
+        Errc::kRingFull,
+        "no room to remove {} objects: the pool agent takes at most {} messages ahead", keys.size(),
+        limits::kPoolMessages);
   }
   for (const Key128& key : keys) {
     const bool pushed = shared_->messages.push(message_of(PoolMessageKind::kRemove, key));
@@ -137,7 +142,9 @@ Result<void> PoolClient::clear() {
   return {};
 }
 
-uint32_t PoolClient::pending_count() const { return static_cast<uint32_t>(shared_->messages.size_approx()); }
+uint32_t PoolClient::pending_count() const {
+  return static_cast<uint32_t>(shared_->messages.size_approx());
+}
 
 WakeEvent& PoolClient::event() { return *shared_->event; }
 

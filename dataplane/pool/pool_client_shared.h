@@ -44,7 +44,7 @@ struct ClassSupply {
     uint32_t taken_count = 0;
     uint32_t demand_count = 0;     // the last announcement that was not 0
     uint32_t remaining_count = 0;  // of the call under way
-    bool asked = false;     // it found its ring empty and got nothing since
+    bool asked = false;            // it found its ring empty and got nothing since
     Nanos active_at{0};
   };
   Seen seen;

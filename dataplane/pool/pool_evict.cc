@@ -8,8 +8,8 @@ namespace peercache {
 
 namespace {
 
-// Objects that a search for a window may count: a few milliseconds. The search is rare (a class grows at the expense of
-// others), and settles for the best window so far.
+// Objects that a search for a window may count: a few milliseconds. The search is rare (a class
+// grows at the expense of others), and settles for the best window so far.
 constexpr uint32_t kWindowBudget = 1U << 16U;
 
 }  // namespace
@@ -65,7 +65,8 @@ void PublishedPool::State::evict_with_descendants(GroupIndex group) {
   evict_group(group);
 }
 
-// Each step frees a slot of the class, or removes a tail from before one: nothing is evicted in vain.
+// Each step frees a slot of the class, or removes a tail from before one: nothing is evicted in
+// vain.
 void PublishedPool::State::evict_own(SizeClassIndex size_class, uint32_t needed_count) {
   while (space.free_count(size_class) < needed_count) {
     if (const GroupIndex group = policy.victim(size_class); group != kNoGroup) {
@@ -86,7 +87,8 @@ std::optional<SlotIndex> PublishedPool::State::any_published(SizeClassIndex size
   uint64_t oldest_publish = UINT64_MAX;
   for (const ExtentIndex index_of : space.by_address()) {
     const Extent& extent = space.extent(index_of);
-    if (extent.size_class != size_class || extent.published_count == 0 || extent.newest_publish >= oldest_publish) {
+    if (extent.size_class != size_class || extent.published_count == 0 ||
+        extent.newest_publish >= oldest_publish) {
       continue;
     }
     oldest_publish = extent.newest_publish;
@@ -104,7 +106,8 @@ PublishedPool::State::Shares PublishedPool::State::shares_with(SizeClassIndex si
   std::array<uint32_t, limits::kSizeClassesMax> slot_bytes{};
   for (uint8_t i = 0; i < classes.count(); ++i) {
     const SizeClassIndex other(i);
-    slot_bytes[i] = other == size_class || space.class_bytes(other) > 0 ? classes.slot_bytes(other) : 0;
+    slot_bytes[i] =
+        other == size_class || space.class_bytes(other) > 0 ? classes.slot_bytes(other) : 0;
   }
   return class_shares(space.granule_count() * options.granule_bytes, slot_bytes);
 }
@@ -123,11 +126,12 @@ uint32_t PublishedPool::State::objects_with(ExtentIndex extent, uint32_t limit_c
 }
 
 // The shortest window that begins with the extent at `position`, if the donors can spare it.
-std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(size_t position,
-                                                                              SizeClassIndex size_class,
-                                                                              Donors donors,
-                                                                              const Shares& shares,
-                                                                              uint32_t& budget_count) {
+std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(
+    size_t position,
+    SizeClassIndex size_class,
+    Donors donors,
+    const Shares& shares,
+    uint32_t& budget_count) {
   const std::vector<ExtentIndex>& order = space.by_address();
   const uint64_t start = position == 0 ? 0 : space.extent(order[position - 1]).run.end_index();
   std::array<uint64_t, limits::kSizeClassesMax> taken_bytes{};
@@ -140,9 +144,11 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(si
       return std::nullopt;
     }
     if (extent.published_count != 0) {
-      // Idle extents are free space that happens to be cut already; the others are a loss to their class.
+      // Idle extents are free space that happens to be cut already; the others are a loss to their
+      // class.
       taken_bytes[donor] += extent.run.count * options.granule_bytes;
-      if (donors == Donors::kIdleOnly || space.class_bytes(extent.size_class) < shares[donor] + taken_bytes[donor]) {
+      if (donors == Donors::kIdleOnly ||
+          space.class_bytes(extent.size_class) < shares[donor] + taken_bytes[donor]) {
         return std::nullopt;
       }
     }
@@ -155,7 +161,8 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(si
     window.object_count += object_count;
     window.newest_publish = std::max(window.newest_publish, extent.newest_publish);
     ++window.extent_count;
-    const uint64_t end = at + 1 < order.size() ? space.extent(order[at + 1]).run.first_index : space.granule_count();
+    const uint64_t end =
+        at + 1 < order.size() ? space.extent(order[at + 1]).run.first_index : space.granule_count();
     if (end - start >= classes.slot_granules(size_class)) {
       return window;
     }
@@ -164,7 +171,9 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(si
 }
 
 // The window that costs least: in orders of magnitude of objects lost, then by age.
-std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(SizeClassIndex size_class, Donors donors) {
+std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(
+    SizeClassIndex size_class,
+    Donors donors) {
   const Shares shares = shares_with(size_class);
   if (donors == Donors::kAboveShare &&
       space.class_bytes(size_class) + classes.slot_bytes(size_class) > shares[size_class.value()]) {
@@ -176,7 +185,8 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(Si
     return std::pair(std::bit_width(window.object_count), window.newest_publish);
   };
   for (size_t position = 0; position < space.by_address().size(); ++position) {
-    const std::optional<Window> window = window_from(position, size_class, donors, shares, budget_count);
+    const std::optional<Window> window =
+        window_from(position, size_class, donors, shares, budget_count);
     if (window && (!best || cost(*window) < cost(*best))) {
       best = window;
     }
@@ -187,21 +197,24 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(Si
   return best;
 }
 
-// Makes room for at least one more slot, at the expense of other classes; chosen whole before anything is evicted.
+// Makes room for at least one more slot, at the expense of other classes; chosen whole before
+// anything is evicted.
 bool PublishedPool::State::take_window(SizeClassIndex size_class, Donors donors) {
   const std::optional<Window> window = find_window(size_class, donors);
   if (!window) {
     return false;
   }
   for (size_t i = 0; i < window->extent_count; ++i) {
-    space.for_each_slot(space.by_address()[window->first_position + i], [&](SlotIndex slot) PC_NO_THREAD_ANALYSIS {
-      if (space.holder(slot) == SlotHolder::kPublished) {
-        evict_with_descendants(policy.group_of(slot));
-      }
-    });
+    space.for_each_slot(space.by_address()[window->first_position + i],
+                        [&](SlotIndex slot) PC_NO_THREAD_ANALYSIS {
+                          if (space.holder(slot) == SlotHolder::kPublished) {
+                            evict_with_descendants(policy.group_of(slot));
+                          }
+                        });
   }
   for (size_t i = 0; i < window->extent_count; ++i) {
-    space.release(space.by_address()[window->first_position]);  // the next one moves into its position
+    space.release(
+        space.by_address()[window->first_position]);  // the next one moves into its position
   }
   const bool grown = space.grow(size_class);
   PC_ASSERT(grown, size_class, window->extent_count);

@@ -50,14 +50,17 @@ int PublishedPool::State::drain(Shared& shared) {
 void PublishedPool::State::publish_object(const PoolMessage& message) {
   const Location& location = message.location;
   const SlotIndex slot = location.slot;
-  PC_ASSERT(is_sound(location) && header_proves(memory.headers[slot.value()], location), slot);  // (P1)
-  PC_ASSERT(space.class_of(slot) == message.size_class, slot, space.class_of(slot), message.size_class);
+  PC_ASSERT(is_sound(location) && header_proves(memory.headers[slot.value()], location),
+            slot);  // (P1)
+  PC_ASSERT(space.class_of(slot) == message.size_class, slot, space.class_of(slot),
+            message.size_class);
   LookupResult found;
   index->find(&location.key, &found, 1);
   if (found.count > 0) {
     const Location& held = found.locations[0];
     const bool same = held.length_bytes == location.length_bytes &&
-                      memory.headers[held.slot.value()].layout_digest_id == memory.headers[slot.value()].layout_digest_id;
+                      memory.headers[held.slot.value()].layout_digest_id ==
+                          memory.headers[slot.value()].layout_digest_id;
     if (same || held.sequence >= location.sequence) {
       counters.duplicates_count.add();
       policy.touch(held.slot);
@@ -67,7 +70,8 @@ void PublishedPool::State::publish_object(const PoolMessage& message) {
   }
   space.publish(slot);
   const BucketTable::Insert insert = index->insert(location);
-  PC_ASSERT(insert.outcome != BucketTable::InsertOutcome::kStaleSequence, slot);  // its own key was looked up above
+  PC_ASSERT(insert.outcome != BucketTable::InsertOutcome::kStaleSequence,
+            slot);  // its own key was looked up above
   if (insert.outcome == BucketTable::InsertOutcome::kReplaced) {
     // Another length or layout under the same key: the newer one counts.
     note_gone(insert.dropped.slot, insert.dropped);
@@ -78,7 +82,8 @@ void PublishedPool::State::publish_object(const PoolMessage& message) {
   counters.bytes_used.add(location.length_bytes);
   listener->on_published(location);
   if (insert.outcome == BucketTable::InsertOutcome::kDroppedOldest) {
-    // Nobody finds that object any more, so its page is incomplete: the page goes, and the tails that need it.
+    // Nobody finds that object any more, so its page is incomplete: the page goes, and the tails
+    // that need it.
     counters.index_dropped_count.add();
     evict_with_descendants(policy.group_of(insert.dropped.slot));
   }
@@ -113,10 +118,11 @@ void PublishedPool::State::remove_object(const Key128& key) {
 }
 
 void PublishedPool::State::clear_objects() {
-  const uint64_t removed_count = index->erase_if([&](const Location& location) PC_NO_THREAD_ANALYSIS {
-    note_gone(location.slot, location);
-    return true;
-  });
+  const uint64_t removed_count =
+      index->erase_if([&](const Location& location) PC_NO_THREAD_ANALYSIS {
+        note_gone(location.slot, location);
+        return true;
+      });
   counters.removed_count.add(removed_count);
 }
 

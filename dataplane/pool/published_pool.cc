@@ -12,11 +12,12 @@ namespace {
 constexpr uint32_t kGranuleBytesMin = 64;
 constexpr uint32_t kGranuleBytesMax = 1U << 20U;
 
-// Extents of a pool when nobody says otherwise: few enough that a search over them costs nothing, many enough that classes
-// divide a region well.
+// Extents of a pool when nobody says otherwise: few enough that a search over them costs nothing,
+// many enough that classes divide a region well.
 constexpr uint64_t kExtentsWanted = 64;
 
-// Records per bucket of the index at which an overflow of both buckets is rare even if every granule is an object.
+// Records per bucket of the index at which an overflow of both buckets is rare even if every
+// granule is an object.
 constexpr double kIndexLoad = 0.6;
 
 uint64_t granule_count_of(const PoolOptions& options, const PoolMemory& memory) {
@@ -26,32 +27,36 @@ uint64_t granule_count_of(const PoolOptions& options, const PoolMemory& memory) 
 Result<void> check(const PoolOptions& options, const PoolMemory& memory) {
   if (!limits::is_power_of_two(options.granule_bytes) || options.granule_bytes < kGranuleBytesMin ||
       options.granule_bytes > kGranuleBytesMax) {
-    return make_error(Errc::kInvalidArgument, "granule_bytes is {}; a power of two from {} to {} is wanted",
+    return make_error(Errc::kInvalidArgument,
+                      "granule_bytes is {}; a power of two from {} to {} is wanted",
                       options.granule_bytes, kGranuleBytesMin, kGranuleBytesMax);
   }
   if (options.client_count == 0 || options.client_count > limits::kClientsMax) {
-    return make_error(Errc::kInvalidArgument, "client_count is {}; 1 to {} is wanted", options.client_count,
-                      limits::kClientsMax);
+    return make_error(Errc::kInvalidArgument, "client_count is {}; 1 to {} is wanted",
+                      options.client_count, limits::kClientsMax);
   }
   if (options.refill_max_count == 0 || options.refill_max_count > limits::kOpsPerClient / 2) {
-    return make_error(Errc::kInvalidArgument, "refill_max_count is {}; 1 to {} is wanted", options.refill_max_count,
-                      limits::kOpsPerClient / 2);
+    return make_error(Errc::kInvalidArgument, "refill_max_count is {}; 1 to {} is wanted",
+                      options.refill_max_count, limits::kOpsPerClient / 2);
   }
   if (memory.bytes == nullptr || memory.headers == nullptr) {
-    return make_error(Errc::kInvalidArgument, "pool without memory: bytes at {}, headers at {}", memory.bytes,
-                      memory.headers);
+    return make_error(Errc::kInvalidArgument, "pool without memory: bytes at {}, headers at {}",
+                      memory.bytes, memory.headers);
   }
   const uint64_t granule_count = granule_count_of(options, memory);
   if (granule_count == 0) {
-    return make_error(Errc::kPoolTooSmall, "pool of {} bytes is smaller than one granule of {} bytes", memory.length,
+    return make_error(Errc::kPoolTooSmall,
+                      "pool of {} bytes is smaller than one granule of {} bytes", memory.length,
                       options.granule_bytes);
   }
   if (granule_count >= UINT32_MAX / 4) {
-    return make_error(Errc::kInvalidArgument, "pool of {} bytes has {} granules of {} bytes; below {} are wanted",
+    return make_error(Errc::kInvalidArgument,
+                      "pool of {} bytes has {} granules of {} bytes; below {} are wanted",
                       memory.length, granule_count, options.granule_bytes, UINT32_MAX / 4);
   }
   if (memory.header_count < granule_count) {
-    return make_error(Errc::kInvalidArgument, "pool of {} bytes needs {} slot headers, {} were given", memory.length,
+    return make_error(Errc::kInvalidArgument,
+                      "pool of {} bytes needs {} slot headers, {} were given", memory.length,
                       granule_count, memory.header_count);
   }
   return {};
@@ -59,7 +64,9 @@ Result<void> check(const PoolOptions& options, const PoolMemory& memory) {
 
 }  // namespace
 
-PublishedPool::State::State(const PoolOptions& pool_options, const PoolMemory& pool_memory, PoolListener* pool_listener)
+PublishedPool::State::State(const PoolOptions& pool_options,
+                            const PoolMemory& pool_memory,
+                            PoolListener* pool_listener)
     : options(pool_options),
       memory(pool_memory),
       listener(pool_listener),
@@ -67,17 +74,20 @@ PublishedPool::State::State(const PoolOptions& pool_options, const PoolMemory& p
       space(classes,
             memory.headers,
             granule_count_of(options, memory),
-            options.extent_bytes != 0 ? options.extent_bytes : memory.length.value() / kExtentsWanted) {}
+            options.extent_bytes != 0 ? options.extent_bytes
+                                      : memory.length.value() / kExtentsWanted) {}
 
 Result<void> PublishedPool::State::open() {
   const RoleScope role(agent);
   const uint64_t granule_count = space.granule_count();
   PC_TRY(space.open());
   PC_TRY(policy.open(granule_count));
-  const auto bucket_count = static_cast<uint64_t>(static_cast<double>(granule_count) / kIndexLoad / 4) + 1;
+  const auto bucket_count =
+      static_cast<uint64_t>(static_cast<double>(granule_count) / kIndexLoad / 4) + 1;
   PC_TRY(index_memory.open(bucket_count));
-  PC_TRY_ASSIGN(BucketTable table, BucketTable::open(reinterpret_cast<std::byte*>(index_memory.data()),
-                                                     Bytes(bucket_count * sizeof(Bucket))));
+  PC_TRY_ASSIGN(BucketTable table,
+                BucketTable::open(reinterpret_cast<std::byte*>(index_memory.data()),
+                                  Bytes(bucket_count * sizeof(Bucket))));
   index.emplace(table);
   return {};
 }
@@ -97,7 +107,8 @@ Result<PoolClient*> PublishedPool::State::attach_client(ClientIndex client) {
   const MutexLock lock(setup);
   const size_t i = client.value();
   if (i >= options.client_count) {
-    return make_error(Errc::kOutOfRange, "client {} of a pool with client_count {}", client, options.client_count);
+    return make_error(Errc::kOutOfRange, "client {} of a pool with client_count {}", client,
+                      options.client_count);
   }
   if (handles[i] == nullptr) {
     PC_TRY_ASSIGN(std::unique_ptr<WakeEvent> event, WakeEvent::open());
@@ -143,19 +154,26 @@ int PublishedPool::poll_once(Nanos now) {
   state.for_each_client([&](State::Shared& shared) PC_NO_THREAD_ANALYSIS {
     if (const int drained_count = state.drain(shared); drained_count > 0) {
       work += drained_count;
-      shared.event->wake_if_sleeping();  // it may wait for room in its ring, or for its messages' effect
+      shared.event
+          ->wake_if_sleeping();  // it may wait for room in its ring, or for its messages' effect
     }
   });
   return work + state.refill(now);
 }
 
-Result<SizeClassIndex> PublishedPool::ensure_class(uint32_t length_bytes) { return state_->ensure_class(length_bytes); }
+Result<SizeClassIndex> PublishedPool::ensure_class(uint32_t length_bytes) {
+  return state_->ensure_class(length_bytes);
+}
 
-Result<PoolClient*> PublishedPool::attach_client(ClientIndex client) { return state_->attach_client(client); }
+Result<PoolClient*> PublishedPool::attach_client(ClientIndex client) {
+  return state_->attach_client(client);
+}
 
 const BucketTable& PublishedPool::index() const { return *state_->index; }
 
-uint32_t PublishedPool::find_pending(const Key128* keys, LookupResult* results, uint32_t key_count) const noexcept {
+uint32_t PublishedPool::find_pending(const Key128* keys,
+                                     LookupResult* results,
+                                     uint32_t key_count) const noexcept {
   return state_->find_pending(keys, results, key_count);
 }
 
@@ -176,7 +194,8 @@ PoolStats PublishedPool::stats() const {
   stats.removed_count = counters.removed_count.value();
   stats.index_dropped_count = counters.index_dropped_count.value();
   stats.refills_count = counters.refills_count.value();
-  state_->for_each_client([&](const State::Shared& shared) { stats.starved_count += shared.starved_count.value(); });
+  state_->for_each_client(
+      [&](const State::Shared& shared) { stats.starved_count += shared.starved_count.value(); });
   return stats;
 }
 
@@ -191,14 +210,17 @@ void PublishedPool::State::check_invariants() const {
   uint64_t object_count = 0;
   index->for_each([&](const Location& location) PC_NO_THREAD_ANALYSIS {
     const SlotHeader& header = memory.headers[location.slot.value()];
-    PC_ASSERT(header.state == SlotState::kPublished && header_proves(header, location), location.slot);  // (P1)
-    PC_ASSERT(space.holder(location.slot) == SlotHolder::kPublished, location.slot);                   // (P2)
-    PC_ASSERT(location.length_bytes <= classes.slot_bytes(space.class_of(location.slot)), location.slot);
+    PC_ASSERT(header.state == SlotState::kPublished && header_proves(header, location),
+              location.slot);                                                         // (P1)
+    PC_ASSERT(space.holder(location.slot) == SlotHolder::kPublished, location.slot);  // (P2)
+    PC_ASSERT(location.length_bytes <= classes.slot_bytes(space.class_of(location.slot)),
+              location.slot);
     PC_ASSERT(policy.group_of(location.slot) != kNoGroup, location.slot);
     bytes_used += location.length_bytes;
     ++object_count;
   });
-  PC_ASSERT(object_count == counters.objects_count.value(), object_count, counters.objects_count.value());
+  PC_ASSERT(object_count == counters.objects_count.value(), object_count,
+            counters.objects_count.value());
   PC_ASSERT(bytes_used == counters.bytes_used.value(), bytes_used, counters.bytes_used.value());
   uint64_t published_count = 0;
   uint64_t granted_count = 0;
@@ -216,8 +238,8 @@ void PublishedPool::State::check_invariants() const {
       }
       ring->test_for_each([&](SlotIndex slot) PC_NO_THREAD_ANALYSIS {
         ++waiting_count;
-        PC_ASSERT(space.holder(slot) == SlotHolder::kGranted, slot);                     // (P2)
-        PC_ASSERT(space.class_of(slot).value() == i, slot, i);                           // (P3)
+        PC_ASSERT(space.holder(slot) == SlotHolder::kGranted, slot);  // (P2)
+        PC_ASSERT(space.class_of(slot).value() == i, slot, i);        // (P3)
         PC_ASSERT(memory.headers[slot.value()].state == SlotState::kFree, slot);
       });
     }

@@ -19,30 +19,36 @@ namespace peercache {
 /// The eviction policy in use; any type that is an EvictionPolicy.
 using EvictionOf = LruEviction;
 
-/// The inside of a PublishedPool. Functions are in the file of their action: pool_publish.cc (messages), pool_evict.cc
-/// (who goes), pool_refill.cc (who gets), pool_pending.cc (what is under way), published_pool.cc (the rest).
+/// The inside of a PublishedPool. Functions are in the file of their action: pool_publish.cc
+/// (messages), pool_evict.cc (who goes), pool_refill.cc (who gets), pool_pending.cc (what is under
+/// way), published_pool.cc (the rest).
 ///
 /// THREAD:     grouped below by owner.
 struct PublishedPool::State {
   using Shared = PoolClient::Shared;
   using Shares = std::array<uint64_t, limits::kSizeClassesMax>;
 
-  State(const PoolOptions& pool_options, const PoolMemory& pool_memory, PoolListener* pool_listener);
+  State(const PoolOptions& pool_options,
+        const PoolMemory& pool_memory,
+        PoolListener* pool_listener);
   Result<void> open();
 
-  // -- set-up: any thread, under the lock ------------------------------------------------------------------------------
+  // -- set-up: any thread, under the lock
+  // ------------------------------------------------------------------------------
   Result<SizeClassIndex> ensure_class(uint32_t length_bytes) PC_EXCLUDES(setup);
   Result<PoolClient*> attach_client(ClientIndex client) PC_EXCLUDES(setup);
   void add_ring(Shared& shared, uint32_t class_value) PC_REQUIRES(setup);
 
-  // -- pool_publish.cc: messages ---------------------------------------------------------------------------------------
+  // -- pool_publish.cc: messages
+  // ---------------------------------------------------------------------------------------
   int drain(Shared& shared) PC_REQUIRES(agent);
   void publish_object(const PoolMessage& message) PC_REQUIRES(agent);
   void touch_objects(const PoolMessage* messages, uint32_t count) PC_REQUIRES(agent);
   void remove_object(const Key128& key) PC_REQUIRES(agent);
   void clear_objects() PC_REQUIRES(agent);
 
-  // -- pool_evict.cc: who goes -----------------------------------------------------------------------------------------
+  // -- pool_evict.cc: who goes
+  // -----------------------------------------------------------------------------------------
   Location location_of(SlotIndex slot) const PC_REQUIRES(agent);
   void note_gone(SlotIndex slot, const Location& location) PC_REQUIRES(agent);
   void retire_object(SlotIndex slot) PC_REQUIRES(agent);
@@ -60,26 +66,39 @@ struct PublishedPool::State {
   };
   enum class Donors : uint8_t { kIdleOnly, kAboveShare };
   std::optional<Window> find_window(SizeClassIndex size_class, Donors donors) PC_REQUIRES(agent);
-  std::optional<Window> window_from(size_t position, SizeClassIndex size_class, Donors donors, const Shares& shares,
+  std::optional<Window> window_from(size_t position,
+                                    SizeClassIndex size_class,
+                                    Donors donors,
+                                    const Shares& shares,
                                     uint32_t& budget_count) PC_REQUIRES(agent);
   uint32_t objects_with(ExtentIndex extent, uint32_t limit_count) PC_REQUIRES(agent);
   bool take_window(SizeClassIndex size_class, Donors donors) PC_REQUIRES(agent);
   Shares shares_with(SizeClassIndex size_class) const PC_REQUIRES(agent);
 
-  // -- pool_refill.cc: who gets ----------------------------------------------------------------------------------------
+  // -- pool_refill.cc: who gets
+  // ----------------------------------------------------------------------------------------
   int refill(Nanos now) PC_REQUIRES(agent);
   bool see_demand(ClassSupply& supply, Nanos now) PC_REQUIRES(agent);
-  uint32_t supply_client(Shared& shared, SizeClassIndex size_class, uint64_t fair_count) PC_REQUIRES(agent);
-  uint32_t grant_free(GrantRing& ring, SizeClassIndex size_class, uint32_t target_count) PC_REQUIRES(agent);
-  void make_room(const Shared& shared, SizeClassIndex size_class, uint64_t fair_count, uint32_t needed_count)
+  uint32_t supply_client(Shared& shared, SizeClassIndex size_class, uint64_t fair_count)
       PC_REQUIRES(agent);
+  uint32_t grant_free(GrantRing& ring, SizeClassIndex size_class, uint32_t target_count)
+      PC_REQUIRES(agent);
+  void make_room(const Shared& shared,
+                 SizeClassIndex size_class,
+                 uint64_t fair_count,
+                 uint32_t needed_count) PC_REQUIRES(agent);
   void take_windows(SizeClassIndex size_class, uint32_t needed_count) PC_REQUIRES(agent);
-  void reclaim_excess(const Shared* except, SizeClassIndex size_class, uint64_t fair_count, uint32_t needed_count)
-      PC_REQUIRES(agent);
+  void reclaim_excess(const Shared* except,
+                      SizeClassIndex size_class,
+                      uint64_t fair_count,
+                      uint32_t needed_count) PC_REQUIRES(agent);
   uint64_t fair_count_of(SizeClassIndex size_class, uint32_t active_count) const PC_REQUIRES(agent);
 
-  // -- pool_pending.cc -------------------------------------------------------------------------------------------------
-  uint32_t find_pending(const Key128* keys, LookupResult* results, uint32_t key_count) const noexcept;
+  // -- pool_pending.cc
+  // -------------------------------------------------------------------------------------------------
+  uint32_t find_pending(const Key128* keys,
+                        LookupResult* results,
+                        uint32_t key_count) const noexcept;
 
   void check_invariants() const;
 
@@ -98,7 +117,8 @@ struct PublishedPool::State {
   const PoolMemory memory;
   PoolListener* const listener;
 
-  // set-up. A lock, since callers are any threads before their first put, and what they wait for is an allocation.
+  // set-up. A lock, since callers are any threads before their first put, and what they wait for is
+  // an allocation.
   Mutex setup;
   std::array<std::unique_ptr<Shared>, limits::kClientsMax> client_owners PC_GUARDED_BY(setup);
   std::array<std::unique_ptr<PoolClient>, limits::kClientsMax> handles PC_GUARDED_BY(setup);
@@ -114,7 +134,8 @@ struct PublishedPool::State {
   mutable ThreadRole agent;
   SlotSpace space PC_GUARDED_BY(agent);
   EvictionOf policy PC_GUARDED_BY(agent);
-  static constexpr uint32_t kDrainMax = 256;  // messages per client and turn, so that a turn stays below a millisecond
+  static constexpr uint32_t kDrainMax =
+      256;  // messages per client and turn, so that a turn stays below a millisecond
   std::array<PoolMessage, kDrainMax> drained PC_GUARDED_BY(agent);
   uint32_t turn_count PC_GUARDED_BY(agent) = 0;
 

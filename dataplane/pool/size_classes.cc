@@ -10,13 +10,17 @@ Result<SizeClassIndex> SizeClasses::ensure(uint32_t length_bytes) {
   if (length_bytes == 0) {
     return make_error(Errc::kInvalidArgument, "an object of 0 bytes has no size class");
   }
-  const uint64_t largest_bytes_max = std::min(region_bytes_ / granule_bytes_ * granule_bytes_, limits::kObjectBytesMax.value());
+  const uint64_t largest_bytes_max =
+      std::min(region_bytes_ / granule_bytes_ * granule_bytes_, limits::kObjectBytesMax.value());
   if (length_bytes > limits::kObjectBytesMax.value()) {
-    return make_error(Errc::kNoSizeClass, "no size class for an object of {} bytes: the largest possible has {} bytes",
+    return make_error(Errc::kNoSizeClass,
+                      "no size class for an object of {} bytes: the largest possible has {} bytes",
                       length_bytes, largest_bytes_max);
   }
-  const auto wanted = static_cast<uint32_t>(round_up(Bytes(length_bytes), Bytes(granule_bytes_)).value());
-  const uint32_t count = count_.load(std::memory_order_relaxed);  // only this function writes it, under the caller's lock
+  const auto wanted =
+      static_cast<uint32_t>(round_up(Bytes(length_bytes), Bytes(granule_bytes_)).value());
+  const uint32_t count = count_.load(
+      std::memory_order_relaxed);  // only this function writes it, under the caller's lock
   uint64_t others_bytes = 0;
   for (uint32_t i = 0; i < count; ++i) {
     if (slot_bytes_[i] == wanted) {
@@ -25,13 +29,15 @@ Result<SizeClassIndex> SizeClasses::ensure(uint32_t length_bytes) {
     others_bytes += slot_bytes_[i];
   }
   if (wanted > region_bytes_) {
-    return make_error(Errc::kPoolTooSmall, "pool of {} bytes cannot hold one page of {} bytes (a slot of {} bytes)",
+    return make_error(Errc::kPoolTooSmall,
+                      "pool of {} bytes cannot hold one page of {} bytes (a slot of {} bytes)",
                       region_bytes_, length_bytes, wanted);
   }
   if (count < limits::kSizeClassesMax) {
     if (wanted > region_bytes_ - others_bytes) {
       return make_error(Errc::kPoolTooSmall,
-                        "pool of {} bytes cannot hold one page of {} bytes beside one slot of each of {} other sizes, {} bytes",
+                        "pool of {} bytes cannot hold one page of {} bytes beside one slot of each "
+                        "of {} other sizes, {} bytes",
                         region_bytes_, length_bytes, count, others_bytes);
     }
     slot_bytes_[count] = wanted;
@@ -41,14 +47,16 @@ Result<SizeClassIndex> SizeClasses::ensure(uint32_t length_bytes) {
   }
   uint32_t best = count;
   for (uint32_t i = 0; i < count; ++i) {
-    const bool fits = slot_bytes_[i] >= wanted && slot_bytes_[i] - length_bytes <= slot_bytes_[i] / 4;
+    const bool fits =
+        slot_bytes_[i] >= wanted && slot_bytes_[i] - length_bytes <= slot_bytes_[i] / 4;
     if (fits && (best == count || slot_bytes_[i] < slot_bytes_[best])) {
       best = i;
     }
   }
   if (best == count) {
     return make_error(Errc::kNoSizeClass,
-                      "no size class for an object of {} bytes: all {} are in use, none wastes at most a quarter, the largest "
+                      "no size class for an object of {} bytes: all {} are in use, none wastes at "
+                      "most a quarter, the largest "
                       "has {} bytes",
                       length_bytes, count, largest_bytes());
   }
@@ -60,19 +68,19 @@ uint32_t SizeClasses::slot_bytes(SizeClassIndex size_class) const {
   return slot_bytes_[size_class.value()];
 }
 
-uint32_t SizeClasses::largest_bytes() const {
-  return *std::ranges::max_element(slot_bytes_);
-}
+uint32_t SizeClasses::largest_bytes() const { return *std::ranges::max_element(slot_bytes_); }
 
 std::array<uint64_t, limits::kSizeClassesMax> class_shares(
-    uint64_t region_bytes, const std::array<uint32_t, limits::kSizeClassesMax>& slot_bytes) {
+    uint64_t region_bytes,
+    const std::array<uint32_t, limits::kSizeClassesMax>& slot_bytes) {
   std::array<uint64_t, limits::kSizeClassesMax> shares{};
   uint64_t rest_bytes = region_bytes;
   uint64_t rest_count = 0;
   for (const uint32_t bytes : slot_bytes) {
     rest_count += bytes != 0 ? 1 : 0;
   }
-  // Each round gives one slot to those that an even part is too small for; the part of the others shrinks, so again.
+  // Each round gives one slot to those that an even part is too small for; the part of the others
+  // shrinks, so again.
   for (bool changed = true; changed && rest_count > 0;) {
     changed = false;
     const uint64_t even_bytes = rest_bytes / rest_count;

@@ -10,18 +10,22 @@
 
 namespace peercache {
 
-/// The slot sizes of a pool, made on demand: an object length rounded up to the granule. A class is never removed.
+/// The slot sizes of a pool, made on demand: an object length rounded up to the granule. A class is
+/// never removed.
 ///
 /// THREAD:     `ensure` under the caller's lock; the others any.
-/// INVARIANTS: (C1) classes differ in size; each is a positive multiple of the granule. (C2) one slot of each class fits the
+/// INVARIANTS: (C1) classes differ in size; each is a positive multiple of the granule. (C2) one
+/// slot of each class fits the
 ///             region at the same time, so that every class can hold something.
 /// COST:       O(classes).
 class SizeClasses {
  public:
-  SizeClasses(uint32_t granule_bytes, uint64_t region_bytes) : granule_bytes_(granule_bytes), region_bytes_(region_bytes) {}
+  SizeClasses(uint32_t granule_bytes, uint64_t region_bytes)
+      : granule_bytes_(granule_bytes), region_bytes_(region_bytes) {}
 
-  /// The class for objects of this length. When all limits::kSizeClassesMax are in use, the smallest existing one that wastes
-  /// at most a quarter of its slot. Errors: kInvalidArgument (length 0), kNoSizeClass, kPoolTooSmall.
+  /// The class for objects of this length. When all limits::kSizeClassesMax are in use, the
+  /// smallest existing one that wastes at most a quarter of its slot. Errors: kInvalidArgument
+  /// (length 0), kNoSizeClass, kPoolTooSmall.
   Result<SizeClassIndex> ensure(uint32_t length_bytes);
 
   [[nodiscard]] uint32_t count() const {
@@ -45,10 +49,12 @@ class SizeClasses {
   std::atomic<uint32_t> count_{0};
 };
 
-/// How many bytes of a region each class in use may keep whatever the others want. The region is divided evenly; a class
-/// whose slot is larger than an even part gets one slot, and the others divide the rest.
-/// `slot_bytes[i]` is 0 for classes that are not in use; their share is 0. REQUIRES: (C2).
+/// How many bytes of a region each class in use may keep whatever the others want. The region is
+/// divided evenly; a class whose slot is larger than an even part gets one slot, and the others
+/// divide the rest. `slot_bytes[i]` is 0 for classes that are not in use; their share is 0.
+/// REQUIRES: (C2).
 std::array<uint64_t, limits::kSizeClassesMax> class_shares(
-    uint64_t region_bytes, const std::array<uint32_t, limits::kSizeClassesMax>& slot_bytes);
+    uint64_t region_bytes,
+    const std::array<uint32_t, limits::kSizeClassesMax>& slot_bytes);
 
 }  // namespace peercache

@@ -9,9 +9,10 @@ namespace peercache {
 
 namespace {
 
-// Header fields are read by other threads, processes and NICs while they are written. Relaxed is enough for a single
-// field: the order between header and bytes comes from the fences below, and a reader that catches a mixture of two
-// lives finds a state, generation or key that is not the expected one.
+// Header fields are read by other threads, processes and NICs while they are written. Relaxed is
+// enough for a single field: the order between header and bytes comes from the fences below, and a
+// reader that catches a mixture of two lives finds a state, generation or key that is not the
+// expected one.
 template <class Field>
 void store_field(Field& field, Field value) noexcept {
   std::atomic_ref<Field>(field).store(value, std::memory_order_relaxed);
@@ -40,8 +41,8 @@ Generation begin_life(SlotHeader& header) noexcept {
   PC_ASSERT(load_own(header.state) == SlotState::kFree, header.state, header.generation);
   store_field(header.state, SlotState::kFilling);
   const Generation generation = next_generation(header);
-  // The new generation stands before any byte of the new life: whoever reads one of those bytes and looks at the header
-  // afterwards sees it. Meets validation_fence() in the reader.
+  // The new generation stands before any byte of the new life: whoever reads one of those bytes and
+  // looks at the header afterwards sees it. Meets validation_fence() in the reader.
   life_fence();
   store_key(header, Key128{});
   return generation;
@@ -57,10 +58,11 @@ void publish_life(SlotHeader& header, const PublishedObject& object) noexcept {
   store_field(header.payload_hash, object.payload_hash);
   store_field(header.sequence, object.sequence);
   store_field(header.reservation, ReservationId{});
-  // The bytes may have been written by non-temporal stores, which the release store does not wait for.
+  // The bytes may have been written by non-temporal stores, which the release store does not wait
+  // for.
   copy_done_fence();
-  // H1 release: meets F1 validation_fence() in readers; with PUBLISHED the fields above and the object's bytes are
-  // visible.
+  // H1 release: meets F1 validation_fence() in readers; with PUBLISHED the fields above and the
+  // object's bytes are visible.
   std::atomic_ref<SlotState>(header.state).store(SlotState::kPublished, std::memory_order_release);
 }
 

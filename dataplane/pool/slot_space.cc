@@ -10,15 +10,20 @@ namespace peercache {
 
 namespace {
 
-// Extents that can exist at the same time. Pools have some 64 (the default extent is a 64th of the region); the limit only
-// bounds what a tiny extent_bytes can ask for.
+// Extents that can exist at the same time. Pools have some 64 (the default extent is a 64th of the
+// region); the limit only bounds what a tiny extent_bytes can ask for.
 constexpr uint64_t kExtentsMax = 1U << 16U;
 
-bool is_idle(const Extent& extent) { return extent.granted_count == 0 && extent.published_count == 0; }
+bool is_idle(const Extent& extent) {
+  return extent.granted_count == 0 && extent.published_count == 0;
+}
 
 }  // namespace
 
-SlotSpace::SlotSpace(const SizeClasses& classes, SlotHeader* headers, uint64_t granule_count, uint64_t extent_bytes)
+SlotSpace::SlotSpace(const SizeClasses& classes,
+                     SlotHeader* headers,
+                     uint64_t granule_count,
+                     uint64_t extent_bytes)
     : classes_(classes),
       headers_(headers),
       extent_bytes_(extent_bytes),
@@ -62,9 +67,9 @@ bool SlotSpace::grow(SizeClassIndex size_class) {
                   .granted_count = 0,
                   .published_count = 0,
                   .size_class = size_class};
-  const auto place = std::ranges::upper_bound(by_address_, run->first_index, {}, [&](ExtentIndex other) {
-    return extents_[other.value()].run.first_index;
-  });
+  const auto place = std::ranges::upper_bound(
+      by_address_, run->first_index, {},
+      [&](ExtentIndex other) { return extents_[other.value()].run.first_index; });
   by_address_.insert(place, ExtentIndex(index));
   class_bytes_[size_class.value()] += run->count * classes_.granule_bytes();
   ++idle_extent_count_;
@@ -81,7 +86,8 @@ bool SlotSpace::grow(SizeClassIndex size_class) {
 
 void SlotSpace::release(ExtentIndex index) {
   Extent& extent = extents_[index.value()];
-  PC_ASSERT(extent.slot_count > 0 && is_idle(extent), index, extent.granted_count, extent.published_count);
+  PC_ASSERT(extent.slot_count > 0 && is_idle(extent), index, extent.granted_count,
+            extent.published_count);
   for_each_slot(index, [&](SlotIndex slot) {
     PC_ASSERT(holder(slot) == SlotHolder::kFree, slot, holder(slot));
     free_.remove(extent.size_class, slot);
@@ -130,7 +136,8 @@ void SlotSpace::discard(SlotIndex slot) {
 
 void SlotSpace::publish(SlotIndex slot) {
   PC_ASSERT(holder(slot) == SlotHolder::kGranted, slot, holder(slot));
-  PC_ASSERT(headers_[slot.value()].state == SlotState::kPublished, slot, headers_[slot.value()].state);
+  PC_ASSERT(headers_[slot.value()].state == SlotState::kPublished, slot,
+            headers_[slot.value()].state);
   set_holder(slot, SlotHolder::kPublished);
   extent_at(slot).newest_publish = ++publish_stamp_;
 }
@@ -182,7 +189,8 @@ void SlotSpace::check_invariants() const {
       const Slot& entry = slots_[slot.value()];
       const SlotHeader& header = headers_[slot.value()];
       ++slot_count;
-      PC_ASSERT(entry.extent == index.value() && entry.holder != SlotHolder::kNobody, slot);  // (S1) (S2)
+      PC_ASSERT(entry.extent == index.value() && entry.holder != SlotHolder::kNobody,
+                slot);  // (S1) (S2)
       PC_ASSERT(header.offset_bytes == uint64_t{slot.value()} * classes_.granule_bytes(), slot);
       granted_count += entry.holder == SlotHolder::kGranted ? 1 : 0;
       published_count += entry.holder == SlotHolder::kPublished ? 1 : 0;
@@ -190,13 +198,16 @@ void SlotSpace::check_invariants() const {
       if (entry.holder == SlotHolder::kPublished) {
         PC_ASSERT(header.state == SlotState::kPublished, slot, header.state);
       } else if (entry.holder == SlotHolder::kFree) {
-        PC_ASSERT(header.state == SlotState::kFree || header.state == SlotState::kRetired, slot, header.state);
+        PC_ASSERT(header.state == SlotState::kFree || header.state == SlotState::kRetired, slot,
+                  header.state);
       }
     });
-    PC_ASSERT(granted_count == extent.granted_count, granted_count, extent.granted_count);          // (S1)
-    PC_ASSERT(published_count == extent.published_count, published_count, extent.published_count);  // (S1)
+    PC_ASSERT(granted_count == extent.granted_count, granted_count, extent.granted_count);  // (S1)
+    PC_ASSERT(published_count == extent.published_count, published_count,
+              extent.published_count);  // (S1)
   }
-  PC_ASSERT(used_count + granules_.free_count() == granule_count(), used_count, granules_.free_count());  // (S3)
+  PC_ASSERT(used_count + granules_.free_count() == granule_count(), used_count,
+            granules_.free_count());  // (S3)
   for (const GranuleRun& run : granules_.free_runs()) {
     for (uint64_t i = run.first_index; i < run.end_index(); ++i) {
       PC_ASSERT(slots_[i].holder == SlotHolder::kNobody, i);  // (S3)
@@ -208,9 +219,11 @@ void SlotSpace::check_invariants() const {
     uint32_t listed_count = 0;
     free_.for_each(SizeClassIndex(i), [&](SlotIndex slot) {
       ++listed_count;
-      PC_ASSERT(holder(slot) == SlotHolder::kFree && class_of(slot).value() == i, slot, i);  // (S1) (S2)
+      PC_ASSERT(holder(slot) == SlotHolder::kFree && class_of(slot).value() == i, slot,
+                i);  // (S1) (S2)
     });
-    PC_ASSERT(listed_count == free_.count(SizeClassIndex(i)) && listed_count == free_count[i], i, listed_count);
+    PC_ASSERT(listed_count == free_.count(SizeClassIndex(i)) && listed_count == free_count[i], i,
+              listed_count);
     PC_ASSERT(class_bytes[i] == class_bytes_[i], i, class_bytes[i], class_bytes_[i]);
   }
 }

@@ -18,9 +18,9 @@ namespace peercache {
 
 /// Who has a slot.
 enum class SlotHolder : uint8_t {
-  kNobody = 0,     ///< no slot begins at this granule
-  kFree = 1,       ///< in the class's list; its header says FREE, or RETIRED until it is granted
-  kGranted = 2,    ///< a client's, from grant to its message
+  kNobody = 0,   ///< no slot begins at this granule
+  kFree = 1,     ///< in the class's list; its header says FREE, or RETIRED until it is granted
+  kGranted = 2,  ///< a client's, from grant to its message
   kPublished = 3,
 };
 
@@ -38,27 +38,33 @@ struct Extent {
   SizeClassIndex size_class;
 };
 
-/// The region as granules, extents and slots: who has which. Moves the slot headers along where a step of a slot's life
-/// belongs to the agent.
+/// The region as granules, extents and slots: who has which. Moves the slot headers along where a
+/// step of a slot's life belongs to the agent.
 ///
 /// THREAD:     its owner (the pool agent).
 /// BORROWS:    the header table and the size classes.
-/// INVARIANTS: (S1) a slot is free, granted or published, and counted so in its extent and class. (S2) a class's slots come
-///             only from its own extents. (S3) granules are either free or in exactly one extent. (S4) `by_address` lists the
-///             extents in order.
-/// COST:       O(1) per slot step; O(extents) to make or release an extent. No allocation after open.
+/// INVARIANTS: (S1) a slot is free, granted or published, and counted so in its extent and class.
+/// (S2) a class's slots come
+///             only from its own extents. (S3) granules are either free or in exactly one extent.
+///             (S4) `by_address` lists the extents in order.
+/// COST:       O(1) per slot step; O(extents) to make or release an extent. No allocation after
+/// open.
 class SlotSpace {
  public:
-  SlotSpace(const SizeClasses& classes, SlotHeader* headers, uint64_t granule_count, uint64_t extent_bytes);
+  SlotSpace(const SizeClasses& classes,
+            SlotHeader* headers,
+            uint64_t granule_count,
+            uint64_t extent_bytes);
 
   /// Errors: kNoMemory.
   Result<void> open();
 
-  /// Cuts a new extent for the class out of free granules: as many slots as wanted per extent, or as fit. False if not even
-  /// one fits.
+  /// Cuts a new extent for the class out of free granules: as many slots as wanted per extent, or
+  /// as fit. False if not even one fits.
   bool grow(SizeClassIndex size_class);
 
-  /// Gives an extent's granules back; its slots' generations move on. REQUIRES: nothing in it is granted or published.
+  /// Gives an extent's granules back; its slots' generations move on. REQUIRES: nothing in it is
+  /// granted or published.
   void release(ExtentIndex extent);
 
   /// Takes the oldest free slot for a client; its header says FREE.
@@ -73,13 +79,19 @@ class SlotSpace {
 
   [[nodiscard]] SlotHolder holder(SlotIndex slot) const { return slots_[slot.value()].holder; }
   [[nodiscard]] SizeClassIndex class_of(SlotIndex slot) const { return extent_of(slot).size_class; }
-  [[nodiscard]] const Extent& extent_of(SlotIndex slot) const { return extents_[slots_[slot.value()].extent]; }
+  [[nodiscard]] const Extent& extent_of(SlotIndex slot) const {
+    return extents_[slots_[slot.value()].extent];
+  }
   [[nodiscard]] const Extent& extent(ExtentIndex index) const { return extents_[index.value()]; }
   [[nodiscard]] const std::vector<ExtentIndex>& by_address() const { return by_address_; }
   [[nodiscard]] const ExtentAllocator& granules() const { return granules_; }
   [[nodiscard]] uint64_t granule_count() const { return granules_.granule_count(); }
-  [[nodiscard]] uint32_t free_count(SizeClassIndex size_class) const { return free_.count(size_class); }
-  [[nodiscard]] uint64_t class_bytes(SizeClassIndex size_class) const { return class_bytes_[size_class.value()]; }
+  [[nodiscard]] uint32_t free_count(SizeClassIndex size_class) const {
+    return free_.count(size_class);
+  }
+  [[nodiscard]] uint64_t class_bytes(SizeClassIndex size_class) const {
+    return class_bytes_[size_class.value()];
+  }
   /// Extents in which every slot is free.
   [[nodiscard]] uint32_t idle_extent_count() const { return idle_extent_count_; }
 
@@ -87,7 +99,8 @@ class SlotSpace {
   void for_each_slot(ExtentIndex index, Fn&& fn) const {
     const Extent& extent = extents_[index.value()];
     for (uint32_t i = 0; i < extent.slot_count; ++i) {
-      fn(SlotIndex(static_cast<uint32_t>(extent.run.first_index + uint64_t{i} * extent.slot_granules)));
+      fn(SlotIndex(
+          static_cast<uint32_t>(extent.run.first_index + uint64_t{i} * extent.slot_granules)));
     }
   }
 

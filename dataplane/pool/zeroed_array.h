@@ -11,12 +11,13 @@
 
 namespace peercache {
 
-/// A fixed array whose elements start as zero bytes and whose pages are taken when they are first touched: tables of the
-/// pool have an entry for each granule, but most pools use one in many.
+/// A fixed array whose elements start as zero bytes and whose pages are taken when they are first
+/// touched: tables of the pool have an entry for each granule, but most pools use one in many.
 ///
 /// THREAD:     as its elements.
 /// OWNS:       the memory.
-/// COST:       one allocation in open; indices are checked where asserts are dear to nobody (PC_DASSERT).
+/// COST:       one allocation in open; indices are checked where asserts are dear to nobody
+/// (PC_DASSERT).
 template <class T>
 class ZeroedArray {
   static_assert(std::is_trivially_copyable_v<T> && std::is_trivially_destructible_v<T>);
