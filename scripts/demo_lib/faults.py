@@ -2,9 +2,9 @@
 
 import time
 
-READS_PAGES = 16  # a read from the victim of at least so many pages counts as "reads from it run" ...
-PATIENCE_S = 3.0  # ... for so long; then any read does
-GIVE_UP_S = 10.0  # then the accident happens anyway
+# The moment: a read from the victim begins. At first it must be of so many pages, then any will do, at last
+# nothing is waited for. Each step ends by time or by the share of what was left, whichever comes first.
+_STEPS = ((16, 3.0, 0.2), (1, 10.0, 0.5))
 
 
 class Accident:
@@ -73,8 +73,8 @@ class Accident:
             return None
         self._due_since = self._due_since or now
         victim = max(fleet.up(), key=lambda engine: tally.nodes[engine.node].pool_pages)
-        waited = now - self._due_since
-        needed = READS_PAGES if waited < PATIENCE_S else 1 if waited < GIVE_UP_S else 0
+        waited, over = now - self._due_since, (progress - self.share) / (1 - self.share)
+        needed = next((n for n, wait_s, more in _STEPS if waited < wait_s and over < more), 0)
         if needed and max((held.get(victim.node, 0) for held in fresh), default=0) < needed:
             return None
         return self._strike(victim, tally, fleet)

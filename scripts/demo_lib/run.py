@@ -159,7 +159,9 @@ class Run:
         tally = self.result.tally
         while not self._signals and not self.result.failures:
             self._dispatch()
-            if not len(self._queue) and not any(e.inflight for e in self._fleet.engines):
+            if not len(self._queue) and not any(
+                engine.inflight or engine.state == "frozen" for engine in self._fleet.engines
+            ):
                 break
             self._handle(self._fleet.poll(0.05))
             self._update_progress()
