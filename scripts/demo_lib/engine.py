@@ -91,8 +91,8 @@ class Engine:
         self._to_write = queue.SimpleQueue()
         self._stopping = False
         self._threads = [
-            threading.Thread(target=self._serve, args=(self._to_read, self._prefetch, "wait_read")),
-            threading.Thread(target=self._serve, args=(self._to_write, self._backup, "wait_write")),
+            threading.Thread(target=self._serve, args=(self._to_read, self._prefetch)),
+            threading.Thread(target=self._serve, args=(self._to_write, self._backup)),
         ]
 
     def start(self):
@@ -111,14 +111,12 @@ class Engine:
             line.put(None)
             thread.join()
 
-    def _serve(self, line, work, wait_name):
+    def _serve(self, line, work):
         """Loops over a queue; any exception is a breach of the backend's contract and ends the process."""
         while True:
-            started = time.monotonic_ns()
             item = line.get()
             if item is None or self._stopping:
                 return
-            item["times"][wait_name] += time.monotonic_ns() - started
             try:
                 work(item)
             except Exception as error:  # reported to the parent, which prints it and fails the run
@@ -161,6 +159,7 @@ class Engine:
 
     def _prefetch(self, request):
         keys = request["keys"]
+        started = time.monotonic_ns()
         found, begin, end = self._timed(request, "exists", 0, self._store.batch_exists, keys)
         if not isinstance(found, int) or not 0 <= found <= len(keys):
             raise TypeError(f"exists of {len(keys)} pages returned {found!r}")
@@ -189,6 +188,7 @@ class Engine:
         if total != hit:  # pages behind a miss were read and not used: share them out
             own = own * hit // total if total else 0
         request.update(found=found, hit=hit, own=own, wrong=wrong, checked=checked)
+        request["times"]["reading"] = time.monotonic_ns() - started
         self._to_write.put(request)
 
     def _check(self, request, keys, first, pages, results):
@@ -206,6 +206,7 @@ class Engine:
 
     def _backup(self, request):
         keys = request["keys"]
+        started = time.monotonic_ns()
         first = request["hit"]
         not_written = 0
         while first < len(keys) and not self._stopping:
@@ -227,9 +228,9 @@ class Engine:
             if "0" in bits:  # a serving engine writes no more of this prompt
                 not_written = bits.count("0") + len(keys) - first
                 break
-        self._finish(request, not_written)
+        self._finish(request, not_written, started)
 
-    def _finish(self, request, not_written):
+    def _finish(self, request, not_written, started):
         stats = self._store.node.stats()
         del request["keys"]
         request.update(
@@ -238,6 +239,7 @@ class Engine:
             pool_pages=stats["pool_objects_count"],
             transports=sorted({p["transport"] for p in stats["peers"] if p["objects_count"]}),
         )
+        request["times"]["writing"] = time.monotonic_ns() - started
         self._report(request)
 
 

@@ -152,9 +152,8 @@ def parse(arguments):
     if options.requests is None:
         options.requests = None if options.seconds else 400
     elif options.requests == "all":
-        if not options.trace and not options.seconds:
+        if not options.trace:
             p.error("--requests all: generated chats have no end; give a number, --seconds or --trace")
-        options.requests = None
     else:
         try:
             options.requests = _whole(1)(options.requests)

@@ -5,17 +5,20 @@ from .accounting import percentile
 from .display import HEAD, format_us, node_line, share
 from .sizing import format_bytes
 
-_READING = ("exists", "get", "verify", "wait_read")
-_WRITING = ("compute", "set", "wait_write")
+_READING = ("reading", "exists", "get", "verify")
+_WRITING = ("writing", "compute", "set")
 
 
 def _time_shares(result, names):
-    """Returns {name: percent} of the time of one kind of thread; "other" is the engine's own Python."""
-    tally = result.tally
-    spent = {name: sum(node.times[name] for node in tally.nodes) for name in names}
+    """Returns {name: percent} of the time of one kind of thread.
+
+    "other" is what it was busy with beside the named parts (the engine's own Python), "wait" the rest.
+    """
+    busy, *parts = (sum(node.times[name] for node in result.tally.nodes) for name in names)
     lived = sum(result.lived_ns)
-    shares = {name.partition("_")[0]: share(n, lived) for name, n in spent.items()}
-    shares["other"] = max(0.0, 100.0 - sum(shares.values()))
+    shares = {name: share(part, lived) for name, part in zip(names[1:], parts)}
+    shares["other"] = max(0.0, share(busy - sum(parts), lived))
+    shares["wait"] = max(0.0, 100.0 - share(busy, lived))
     return shares
 
 

@@ -27,7 +27,7 @@ INFLIGHT_PER_NODE = 2  # one being read and one being written
 # The node's own defaults, given to it and used to judge it: base, and per MiB, in milliseconds.
 DEADLINES_MS = {"exists": (250, 0), "get": (1000, 1), "set": (1000, 1)}
 REPORT_LAG_NS = 2_000_000_000  # between a call's return and its report, at most; the other thread may report first
-KNOWN_REQUESTS = 400  # what a run without an end is measured by
+KNOWN_REQUESTS = 400  # the part of the trace that sizes are chosen by; the rest is taken to be like it
 
 
 @dataclasses.dataclass
@@ -70,12 +70,13 @@ class Run:
         self._display = display
         self._signals = 0
         source, known = self._requests()
+        grow = max(1.0, (options.requests or 0) / max(1, len(known)))
         model = models.MODELS[options.model]
         plan = sizing.plan(
             model,
             options.nodes,
-            len({key for request in known for key in request.keys}),
-            sum(len(request.keys) for request in known),
+            int(grow * len({key for request in known for key in request.keys})),
+            int(grow * sum(len(request.keys) for request in known)),
             sizing.free_bytes(),
             len(os.sched_getaffinity(0)),
             options.scale,
@@ -96,10 +97,14 @@ class Run:
     def _requests(self):
         """Returns (iterator of the requests, those that the sizes are chosen by)."""
         options = self._options
+        if options.requests == "all":
+            options.requests = trace.count_requests(options.trace)
         source = trace.replay(options.trace) if options.trace else trace.generate(options.seed)
         if options.requests is not None:
             source = itertools.islice(source, options.requests)
-        known = list(itertools.islice(source, options.requests or KNOWN_REQUESTS))
+        known = list(itertools.islice(source, KNOWN_REQUESTS))
+        if options.requests and len(known) < min(options.requests, KNOWN_REQUESTS):
+            options.requests = len(known)  # the file has no more
         return itertools.chain(known, source), known
 
     def interrupt(self, *_):

@@ -170,10 +170,8 @@ def _parse_line(text, where):
         raise TraceError(
             f"{where}: not a request ({type(error).__name__}: {error}); docs/traces.md shows the form"
         ) from None
-    if not isinstance(hash_ids, list) or not all(
-        isinstance(i, int) and not isinstance(i, bool) for i in hash_ids
-    ):
-        raise TraceError(f"{where}: hash_ids must be a list of whole numbers")
+    if not isinstance(hash_ids, list) or not all(type(i) is int for i in hash_ids) or not hash_ids:
+        raise TraceError(f"{where}: hash_ids must be a list of whole numbers, at least one")
     for name, value in (("input_length", length), ("timestamp", when)):
         if not isinstance(value, (int, float)) or isinstance(value, bool) or value < 0:
             raise TraceError(f"{where}: {name} must be a number from 0, not {value!r}")
@@ -238,6 +236,12 @@ class _Conversations:
         return conversation, turn, after
 
 
+def count_requests(path):
+    """Returns how many requests a trace file has, without looking at them."""
+    with open(path, encoding="utf-8") as file:
+        return sum(bool(text.strip()) for text in file)
+
+
 def replay(path):
     """Yields the requests of a trace file, in its order.
 
@@ -253,8 +257,6 @@ def replay(path):
             if not text.strip():
                 continue
             when, length, hash_ids = _parse_line(text, f"{path}:{number}")
-            if not hash_ids:
-                continue  # shorter than a block's first page: nothing to share
             conversation, turn, after = conversations.place(index, hash_ids)
             tokens = min(length, BLOCK_TOKENS * len(hash_ids))
             keys = blocks.keys(hash_ids)

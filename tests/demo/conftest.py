@@ -12,3 +12,9 @@ for folder in (_SCRIPTS, _HERE):
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: starts engines with the real store; some seconds each")
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--demo-requests", type=int, default=120, help="requests of each run in test_demo_run.py"
+    )

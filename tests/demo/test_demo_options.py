@@ -19,7 +19,7 @@ def test_values():
     )
     assert (parsed.pool, parsed.kill_one_at, parsed.scale) == (3 * GiB // 2, 0.5, 8)
     assert options.parse(["--seconds", "5"]).requests is None
-    assert options.parse(["--trace", "x", "--requests", "all"]).requests is None
+    assert options.parse(["--trace", "x", "--requests", "all"]).requests == "all"
 
 
 @pytest.mark.parametrize(

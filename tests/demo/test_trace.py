@@ -109,6 +109,7 @@ def test_replay_finds_conversations(tmp_path):
         "[]",
         "{}",
         '{"hash_ids": 3}',
+        '{"hash_ids": []}',
         '{"hash_ids": ["a"]}',
         '{"hash_ids": [true]}',
         '{"hash_ids": [1], "input_length": "x"}',
