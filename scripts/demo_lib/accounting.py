@@ -1,7 +1,8 @@
 """What a run's figures are made of: hits, the hits that were possible, latencies, bytes and time.
 
-Own: read from the node's own pool. Peer: from any other. Possible: pages whose set had returned, at any node,
-before this request's exists began, counted as a leading run (a prompt is only reused from its start).
+Own: read from the node's own pool. Peer: from any other. Possible: pages whose set had returned,
+at any node, before this request's exists began, counted as a leading run (a prompt is only reused
+from its start).
 """
 
 import bisect
@@ -10,7 +11,7 @@ import math
 
 
 def percentile(ordered, share):
-    """Returns the value below which `share` of a sorted list lies (nearest rank), or 0 of nothing."""
+    """Returns the value below which `share` of a sorted list lies (nearest rank); 0 of none."""
     if not ordered:
         return 0.0
     return ordered[min(len(ordered) - 1, max(0, math.ceil(share * len(ordered)) - 1))]
@@ -62,7 +63,7 @@ class NodeTally:
         self._recent = collections.deque()  # (when_s, bytes, ns)
 
     def add(self, request, report, now_s, steady):
-        """Takes a finished request. `steady` is false for one that was under way while its node was frozen."""
+        """Takes a finished request; not `steady`: under way while its node was frozen."""
         count = len(request.keys)
         hit = report["hit"]
         self.requests += 1
@@ -95,7 +96,7 @@ class NodeTally:
         return self.read_bytes / self.read_ns if self.read_ns else 0.0
 
     def recent_gb_per_s(self, now_s, window_s=2.0):
-        """Returns the speed of the reads of the last moments (of the last one, when there was none), in GB/s."""
+        """Returns the speed of the latest reads (of the last one, if it is long ago), in GB/s."""
         while len(self._recent) > 1 and self._recent[0][0] < now_s - window_s:
             self._recent.popleft()
         spent = sum(ns for _, _, ns in self._recent)
@@ -119,8 +120,9 @@ class Tally:
         """Takes a finished request.
 
         Args:
-            frozen_span: (begin, end) in ns while this node was stopped by us, or None. Its calls' clocks
-                went on meanwhile, so calls under way then are not held against the deadlines.
+            frozen_span: (begin, end) in ns while this node was stopped by us, or None. Its calls'
+                clocks went on meanwhile, so calls under way then are not held against the
+                deadlines.
         """
         steady = not _overlaps(frozen_span, report["exists_at"], report["reads"])
         self.nodes[node].add(request, report, now_s, steady)

@@ -1,4 +1,4 @@
-"""The live view: one line per node and a bar, redrawn in place on a terminal, else a line now and then."""
+"""The live view: a line per node and a bar; redrawn in place on a terminal, else now and then."""
 
 import shutil
 import time
@@ -36,10 +36,7 @@ def node_line(node, state, tally, speed):
     ).rstrip()
 
 
-HEAD = (
-    "        requests   own pool   peers    miss     GB/s  transport"
-    " prefetch p50      p99"
-)
+HEAD = "        requests   own pool   peers    miss     GB/s  transport prefetch p50      p99"
 
 
 def bar(progress, text, width=40):

@@ -2,12 +2,14 @@
 
 It does to the backend what a serving engine does, in the same order and on as many threads:
 
-    prefetch thread   exists over all pages of the prompt, then reads of up to 128 pages, then checks every byte
-    backup thread     "computes" the missing pages (fills them) and writes them, up to 128 pages a call
+    prefetch thread   exists over all pages of the prompt, reads of up to 128 pages, then checks
+                      every byte
+    backup thread     "computes" the missing pages (fills them), writes them, up to 128 a call
 
 so a read and a write are under way at the same time, for different requests. Started by fleet.py:
-`python engine.py PARENT_PID`; one JSON object a line, configuration first, on standard input; reports on
-standard output. It ends when its input ends, and the kernel kills it when its parent dies.
+`python engine.py PARENT_PID`; one JSON object a line, configuration first, on standard input;
+reports on standard output. It ends when its input ends, and the kernel kills it when its parent
+dies.
 """
 
 import collections
@@ -38,8 +40,8 @@ def die_with_parent(parent_pid):
 class HostPages:
     """The pages of the host pool: who has them, and what was in them last.
 
-    Pages are handed out oldest first from a shuffled start, so a batch is scattered over the pool as in
-    a serving engine. Threads: any.
+    Pages are handed out oldest first from a shuffled start, so a batch is scattered over the pool
+    as in a serving engine. Threads: any.
     """
 
     def __init__(self, pool, seed):
@@ -101,18 +103,19 @@ class Engine:
 
     def submit(self, index, keys):
         """Queues a request."""
-        times = collections.Counter()
-        self._to_read.put({"index": index, "keys": keys, "times": times, "calls": 0, "outlived": []})
+        request = {"index": index, "keys": keys, "calls": 0, "outlived": []}
+        request["times"] = collections.Counter()
+        self._to_read.put(request)
 
     def stop(self):
-        """Ends both threads; what is queued is dropped, calls under way end by their own deadline."""
+        """Ends both threads; what is queued is dropped, calls under way come to their end."""
         self._stopping = True
         for line, thread in zip((self._to_read, self._to_write), self._threads):
             line.put(None)
             thread.join()
 
     def _serve(self, line, work):
-        """Loops over a queue; any exception is a breach of the backend's contract and ends the process."""
+        """Loops over a queue; an exception breaks the backend's contract and ends the process."""
         while True:
             item = line.get()
             if item is None or self._stopping:
@@ -124,7 +127,7 @@ class Engine:
                 os._exit(3)
 
     def _timed(self, request, name, mebibytes, call, *args):
-        """Calls the backend; adds the time to the request and notes a call that outlived its deadline."""
+        """Calls the backend; adds up the time and notes a call that outlived its deadline."""
         begin = time.monotonic_ns()
         result = call(*args)
         end = time.monotonic_ns()
@@ -153,7 +156,7 @@ class Engine:
         return results, begin, end
 
     def _reads_so_far(self):
-        """Returns (pages read from the own pool, from peers), counted by the node since its start."""
+        """Returns (pages read from the own pool, from peers) since the node's start."""
         stats = self._store.node.stats()
         return stats["get_hits_own_count"], stats["get_hits_peer_count"]
 
@@ -288,7 +291,7 @@ def _make_store(config):
 
 
 def _make_report():
-    """Returns a function that sends one object to the parent; standard output itself goes to the log."""
+    """Returns a function that sends an object to the parent; what others print goes to the log."""
     out = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
     lock = threading.Lock()
@@ -327,7 +330,7 @@ def main():
     patterns = [Pattern(config["namespace"], 0) for _ in range(2)]
     engine = Engine(config, store, pool, patterns, report)
     engine.start()
-    report({"t": "ready", "members_up": stats["members_up_count"], "huge_pages": stats["huge_pages"]})
+    report({"t": "ready", "members_up": stats["members_up_count"]})
     for line in sys.stdin:
         message = json.loads(line)
         if message["t"] == "stop":

@@ -1,9 +1,10 @@
-"""The planned accident of a run: one node killed, or stopped for a while, when a share of the work is done."""
+"""The planned accident: one node killed, or stopped for a while, at a share of the work."""
 
 import time
 
-# The moment: a read from the victim begins. At first it must be of so many pages, then any will do, at last
-# nothing is waited for. Each step ends by time or by the share of what was left, whichever comes first.
+# The moment: a read from the victim begins. At first it must be of so many pages, then any will
+# do, at last nothing is waited for. Each step ends by time or by the share of what was left,
+# whichever comes first.
 _STEPS = ((16, 3.0, 0.2), (1, 10.0, 0.5))
 
 
@@ -54,7 +55,7 @@ class Accident:
         self._fresh.append(held)
 
     def over(self, engine, request, report):
-        """Notes that a request is over, and whether the accident came while it read from the victim."""
+        """Notes that a request is over; counts it if the accident came while it read."""
         held = self._reading.pop((engine.node, request.index), {})
         if self.happened and held.get(self.victim.node):
             moment = self.span_ns[0]

@@ -95,7 +95,7 @@ class Fleet:
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=log,
-                    start_new_session=True,  # the terminal's Ctrl-C is for the parent, which ends us
+                    start_new_session=True,  # a terminal's Ctrl-C is for the parent alone
                 )
             engine = Engine(node, process, log_path)
             self.engines.append(engine)

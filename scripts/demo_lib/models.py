@@ -1,7 +1,8 @@
 """Page geometry of real models: how many bytes one 64-token page of KV cache has on one rank.
 
-Shapes are those of the published model configurations. A demo divides the layers (`scaled`) so that a
-run fits into the memory of an ordinary machine; heads, row sizes and layouts stay what they are.
+Shapes are those of the published model configurations. A demo divides the layers (`scaled`) so
+that a run fits into the memory of an ordinary machine; heads, row sizes and layouts stay what they
+are.
 """
 
 import dataclasses
@@ -20,7 +21,8 @@ class Model:
         heads: KV heads of this rank; 1 for "mla".
         dim: elements per head, or per row for "mla".
         dtype_bytes: bytes of one element.
-        tp_size: ranks the model is spread over; the demo's nodes are all rank 0 of their own replica.
+        tp_size: ranks the model is spread over; the demo's nodes are all rank 0 of their own
+            replica.
         active_params: parameters used per token, for the prefill estimate.
         full_layers: layers before scaling.
     """
@@ -76,9 +78,9 @@ _ALL = (
 )
 MODELS = {model.name: model for model in _ALL}
 
-# Assumption of the prefill estimate, stated in the report: a forward pass costs 2 operations per active
-# parameter and token, and one GPU sustains 400 TFLOP/s of them (some 40 % of an H100's dense bf16 peak).
-# Attention's quadratic part is left out, so long prompts are underestimated.
+# Assumption of the prefill estimate, stated in the report: a forward pass costs 2 operations per
+# active parameter and token, and one GPU sustains 400 TFLOP/s of them (some 40 % of an H100's
+# dense bf16 peak). Attention's quadratic part is left out, so long prompts are underestimated.
 GPU_FLOPS_PER_S = 400e12
 
 

@@ -5,30 +5,32 @@ import argparse
 from . import models, routing, sizing
 
 _ABOUT = """\
-Runs several serving engines on this machine, without a model and without a GPU. Each is a process with
-a host pool shaped like SGLang HiCache's and the real PeerCacheStore. They replay chat-like requests:
-an engine looks the prompt's pages up, reads those that any node holds straight into its host pool, checks
-every byte, makes up ("computes") the missing ones and publishes them for the others.
+Runs several serving engines on this machine, without a model and without a GPU. Each
+is a process with a host pool shaped like SGLang HiCache's and the real PeerCacheStore. They replay
+chat-like requests: an engine looks the prompt's pages up, reads those that any node holds straight
+into its host pool, checks every byte, makes up ("computes") the missing ones and publishes them
+for the others.
 
-Nothing needs to be prepared: on a fresh Debian 12, scripts/demo installs what is missing, builds, and runs.
+Nothing needs to be prepared: on a fresh Debian 12, scripts/demo installs what is missing, builds,
+and runs.
 """
 
 _EXAMPLES = """\
 what you see
-  A line per node while it runs: requests, where their pages came from (own pool, other nodes' pools, nowhere),
-  the speed of its reads and what carried them, and how long a prefetch (look-up and reads of a whole prompt)
-  took. At the end: the work that was saved, hits against those that were possible, wrong bytes (there
-  must be none), and where the time went.
+  A line per node while it runs: requests, where their pages came from (own pool, other nodes'
+  pools, nowhere), the speed of its reads and what carried them, and how long a prefetch (look-up
+  and reads of a whole prompt) took. At the end: the work that was saved, hits against those that
+  were possible, wrong bytes (there must be none), and where the time went.
 
 examples
-  scripts/demo                              four nodes, generated chats, llama3-8b pages, well under a minute
+  scripts/demo                              four nodes, generated chats, llama3-8b pages, under a minute
   scripts/demo --model deepseek-v3          one piece per page (MLA) instead of K and V
   scripts/demo --route sticky               each chat stays with its node: fewer hits from peers
   scripts/demo --kill-one-at 50%            the fullest node dies halfway, while others read from it
   scripts/demo --freeze-one-at 30%          ... or is stopped for some seconds and goes on
   scripts/demo --trace requests.jsonl       replays a file (form: docs/traces.md)
   scripts/demo --seconds 300 --pool 256MiB  small pools under load for five minutes: evictions
-  scripts/demo --json > result.json         figures for programs; the live view goes to standard error
+  scripts/demo --json > result.json         for programs; the live view goes to stderr
 
 exit status
   0 all well   1 a wrong byte, a call that outlived its deadline, or an engine that failed
@@ -128,8 +130,7 @@ def parser():
         choices=routing.POLICIES,
         default="turns",
         metavar="POLICY",
-        help="; ".join(f"{name}: {what}" for name, what in routing.POLICIES.items())
-        + " (turns)",
+        help="; ".join(f"{name}: {what}" for name, what in routing.POLICIES.items()) + " (turns)",
     )
     group.add_argument(
         "--seed", type=_whole(0), default=1, metavar="N", help="of the chats and the routing (1)"
@@ -153,7 +154,7 @@ def parse(arguments):
         options.requests = None if options.seconds else 400
     elif options.requests == "all":
         if not options.trace:
-            p.error("--requests all: generated chats have no end; give a number, --seconds or --trace")
+            p.error("--requests all: generated chats have no end; give a number or --seconds")
     else:
         try:
             options.requests = _whole(1)(options.requests)
@@ -164,5 +165,6 @@ def parse(arguments):
         p.error(f"--nodes {options.nodes}: an accident needs another node that goes on")
     layouts = models.MODELS[options.model].layouts()
     if options.layout not in layouts:
-        p.error(f"--layout {options.layout} is not possible for {options.model}: {', '.join(layouts)}")
+        possible = ", ".join(layouts)
+        p.error(f"--layout {options.layout} is not possible for {options.model}: {possible}")
     return options

@@ -1,10 +1,11 @@
 """Page contents that can be made and checked at memory speed, every 8 bytes of them.
 
-Word w of a page is `table[w % 16384] ^ block(seed, w // 16384)`, where `seed` is a 64-bit hash of key, namespace
-and rank, `table` holds mixed values and `block` mixes once more. So each 8 bytes depend on key, namespace,
-rank and offset: another page's bytes, another rank's, a piece at the wrong place, a torn page and a
-single flipped bit all show. Table and scratch (128 KiB each) stay in the L2 cache: numpy makes 7 GB/s of
-it and checks as much on one core of the machine the numbers in the README come from.
+Word w of a page is `table[w % 16384] ^ block(seed, w // 16384)`, where `seed` is a 64-bit hash of
+key, namespace and rank, `table` holds mixed values and `block` mixes once more. So each 8 bytes
+depend on key, namespace, rank and offset: another page's bytes, another rank's, a piece at the
+wrong place, a torn page and a single flipped bit all show. Table and scratch (128 KiB each) stay
+in the L2 cache: numpy makes 7 GB/s of it and checks as much on one core of the machine the numbers
+in the README come from.
 """
 
 import ctypes

@@ -12,7 +12,8 @@ _WRITING = ("writing", "compute", "set")
 def _time_shares(result, names):
     """Returns {name: percent} of the time of one kind of thread.
 
-    "other" is what it was busy with beside the named parts (the engine's own Python), "wait" the rest.
+    "other" is what it was busy with beside the named parts (the engine's own Python), "wait" the
+    rest.
     """
     busy, *parts = (sum(node.times[name] for node in result.tally.nodes) for name in names)
     lived = sum(result.lived_ns)
@@ -131,7 +132,8 @@ def _saved(result, figures):
     return (
         f"{tokens:,} tokens, {share(tokens, result.tokens_requested):.0f} % of those asked: "
         f"{format_bytes(moved)}{scaled}\n"
-        f"some {figures['prefill_seconds_not_spent']:.1f} s of prefill; assumed: {_assumption(model)}"
+        f"some {figures['prefill_seconds_not_spent']:.1f} s of prefill; "
+        f"assumed: {_assumption(model)}"
     )
 
 
@@ -142,7 +144,8 @@ def _hits(figures):
     return (
         f"own pool {share(own, asked):.1f} %, peers {share(peer, asked):.1f} %, "
         f"missed {share(missed, asked):.1f} % of {asked:,} pages\n"
-        f"{share(figures['pages_hit_of_possible'], possible):.1f} % of the {possible:,} that were possible; "
+        f"{share(figures['pages_hit_of_possible'], possible):.1f} % of the {possible:,} that were "
+        f"possible; "
         f"{share(peer, own + peer):.0f} % of the hits came from peers"
     )
 
@@ -161,7 +164,8 @@ def _deadlines(result, figures):
 
 def _reads(figures):
     return (
-        f"{figures['gigabytes_per_second']:.1f} GB/s per reading engine over {figures['transport']}, "
+        f"{figures['gigabytes_per_second']:.1f} GB/s per reading engine "
+        f"over {figures['transport']}, "
         f"{figures['gigabytes_per_second_of_run']:.1f} GB/s over the whole run\n"
         f"prefetch of a prompt: p50 {format_us(figures['prefetch_p50_us'])}, "
         f"p99 {format_us(figures['prefetch_p99_us'])}"

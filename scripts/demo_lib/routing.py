@@ -1,7 +1,8 @@
 """Which engine gets which request.
 
-`turns` is there to make pages travel: a serving cluster whose router knows nothing of caches does the same.
-All policies decide in the trace's order from the trace alone, so a run's routing repeats with its seed.
+`turns` is there to make pages travel: a serving cluster whose router knows nothing of caches does
+the same. All policies decide in the trace's order from the trace alone, so a run's routing repeats
+with its seed.
 """
 
 import random
@@ -17,10 +18,10 @@ POLICIES = {
 class Router:
     """Assigns requests to nodes.
 
-    `turns` never gives a turn to the node of the turn before; of the others it takes the one that holds
-    fewest of the prompt's pages, as long as that node has no more than its share of the work. With two
-    nodes the first rule would bring every other turn back to the chat's own pages, so only the second
-    one holds there.
+    `turns` never gives a turn to the node of the turn before; of the others it takes the one that
+    holds fewest of the prompt's pages, as long as that node has no more than its share of the
+    work. With two nodes the first rule would bring every other turn back to the chat's own pages,
+    so only the second one holds there.
     """
 
     def __init__(self, policy, nodes, seed):

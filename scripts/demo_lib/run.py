@@ -26,8 +26,9 @@ STORE = "peercache.store:PeerCacheStore"
 INFLIGHT_PER_NODE = 2  # one being read and one being written
 # The node's own defaults, given to it and used to judge it: base, and per MiB, in milliseconds.
 DEADLINES_MS = {"exists": (250, 0), "get": (1000, 1), "set": (1000, 1)}
-REPORT_LAG_NS = 2_000_000_000  # between a call's return and its report, at most; the other thread may report first
-KNOWN_REQUESTS = 400  # the part of the trace that sizes are chosen by; the rest is taken to be like it
+KNOWN_REQUESTS = 400  # what sizes are chosen by; the rest of a trace is taken to be like it
+# Between a call's return and its report, at most: an engine's other thread may report first.
+REPORT_LAG_NS = 2_000_000_000
 
 
 @dataclasses.dataclass
@@ -40,7 +41,7 @@ class Result:
     tally: Tally
     engines: list
     accidents: list
-    seconds: float = 0.0
+    seconds: float = 1e-9  # nothing is divided by 0 when no engine started
     tokens_requested: int = 0
     moved: int = 0
     interrupted: bool = False
@@ -90,9 +91,7 @@ class Run:
         self._started_s = 0.0
         self._progress = 0.0
         self._heard_ns = [0] * options.nodes
-        self.result = Result(
-            options, model, plan, tally, self._fleet.engines, _accidents(options)
-        )
+        self.result = Result(options, model, plan, tally, self._fleet.engines, _accidents(options))
 
     def _requests(self):
         """Returns (iterator of the requests, those that the sizes are chosen by)."""
@@ -122,7 +121,8 @@ class Run:
             self._fleet.launch()
             if self._wait_until_up():
                 self._serve()
-            result.seconds = max(1e-9, time.monotonic() - self._started_s) if self._started_s else 1e-9
+            if self._started_s:
+                result.seconds = time.monotonic() - self._started_s
             result.interrupted = self._signals > 0
             result.lived_ns = list(self._lived_ns())
             self._handle(self._fleet.finish())
@@ -135,10 +135,11 @@ class Run:
         result, options = self.result, self._options
         what = options.trace or f"generated chats, seed {options.seed}"
         self._display.say(
-            f"{options.nodes} engines, {result.model.name} pages ({options.layout}), {what}, route {options.route}"
+            f"{options.nodes} engines, {result.model.name} pages ({options.layout}), {what}, "
+            f"route {options.route}"
         )
         self._display.say(result.plan.reason)
-        fits = "" if result.plan.fits else "; not all pages of this trace fit, so some will be evicted"
+        fits = "" if result.plan.fits else "; too small for this trace, so pages will be evicted"
         self._display.say(
             f"pools of {sizing.format_bytes(result.plan.pool_bytes)}, host pools of "
             f"{sizing.format_bytes(result.plan.host_bytes)} per node{fits}"
@@ -198,7 +199,10 @@ class Run:
             what = "killed"
         else:
             what = f"stopped for {accident.freeze_s:g} s"
-        self._display.say(f"{self._progress * 100:.0f} %: node {engine.node} {what} with {accident.pages:,} pages in its pool")
+        self._display.say(
+            f"{self._progress * 100:.0f} %: node {engine.node} {what} "
+            f"with {accident.pages:,} pages in its pool"
+        )
 
     def _handle(self, messages):
         for engine, message in messages:
@@ -264,7 +268,8 @@ class Run:
         done = self.result.tally.total("requests")
         wrong = self.result.tally.total("wrong_bytes")
         total = f" of {self._options.requests:,}" if self._options.requests else ""
-        return f"{done:,}{total} requests, {time.monotonic() - self._started_s:.0f} s, {wrong} wrong bytes"
+        elapsed = time.monotonic() - self._started_s
+        return f"{done:,}{total} requests, {elapsed:.0f} s, {wrong} wrong bytes"
 
     def _lived_ns(self):
         """Yields how long each engine served, in ns."""
@@ -283,7 +288,7 @@ class Run:
         self.result.counters = dict(total)
 
 
-_SUMMED = ("stale_", "retried_", "bad_", "deadline_", "outlived_", "suspects_", "primed_", "put_", "pool_")
+_SUMMED = tuple("stale_ retried_ bad_ deadline_ outlived_ suspects_ primed_ put_ pool_".split())
 
 
 def _configs(options, model, plan, store):

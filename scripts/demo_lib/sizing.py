@@ -6,7 +6,7 @@ import re
 
 GiB = 1 << 30
 MiB = 1 << 20
-HOST_POOL_PAGES = 320  # two batches of 128 under way (one read, one written) and some to scatter over
+HOST_POOL_PAGES = 320  # a batch of 128 being read, one being written, and some to scatter over
 _UNITS = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
 
 
@@ -27,7 +27,8 @@ def format_bytes(count):
     for unit, size in (("TiB", 1 << 40), ("GiB", GiB), ("MiB", MiB), ("KiB", 1 << 10)):
         if count >= size:
             value = count / size
-            return f"{value:.0f} {unit}" if value >= 100 or value == int(value) else f"{value:.1f} {unit}"
+            digits = 0 if value >= 100 or value == int(value) else 1
+            return f"{value:.{digits}f} {unit}"
     return f"{count} B"
 
 
@@ -68,8 +69,10 @@ def _cgroup_free(proc="/proc", root="/sys/fs/cgroup"):
 def free_bytes(proc="/proc", root="/sys/fs/cgroup"):
     """Returns what this process and its children may still take: free memory and cgroup limit."""
     match = re.search(r"^MemAvailable:\s+(\d+) kB", _read(f"{proc}/meminfo"), re.MULTILINE)
-    available = int(match[1]) * 1024 if match else os.sysconf("SC_PAGE_SIZE") * os.sysconf(
-        "SC_AVPHYS_PAGES"
+    available = (
+        int(match[1]) * 1024
+        if match
+        else os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
     )
     limit = _cgroup_free(proc, root)
     return available if limit is None else min(available, limit)
@@ -98,12 +101,15 @@ class Plan:
         return nodes * (self.pool_bytes + self.host_bytes)
 
 
-def plan(model, nodes, distinct_pages, requested_pages, available, cpus, scale=None, pool_bytes=None):
+def plan(
+    model, nodes, distinct_pages, requested_pages, available, cpus, scale=None, pool_bytes=None
+):
     """Chooses scale and pool size.
 
-    Takes at most 40 % of what is available and 8 GiB in all. The scale is the smallest power of two with which
-    all distinct pages fit into three quarters of the pools (nodes do not fill evenly, and a page may be computed
-    twice) and the run stays short: at most 8 GiB of requested pages per core, 64 GiB in all.
+    Takes at most 40 % of what is available and 8 GiB in all. The scale is the smallest power of
+    two with which all distinct pages fit into three quarters of the pools (nodes do not fill
+    evenly, and a page may be computed twice) and the run stays short: at most 8 GiB of requested
+    pages per core, 64 GiB in all.
 
     Args:
         model: the unscaled Model.
@@ -133,8 +139,8 @@ def plan(model, nodes, distinct_pages, requested_pages, available, cpus, scale=N
     total = nodes * (pool + host)
     if total > available * 9 // 10:
         raise ValueError(
-            f"{nodes} nodes with pools of {format_bytes(pool)} and host pools of {format_bytes(host)} "
-            f"need {format_bytes(total)}, but only {format_bytes(available)} are free; "
+            f"{nodes} nodes with pools of {format_bytes(pool)} and host pools of "
+            f"{format_bytes(host)} need {format_bytes(total)}, but only {format_bytes(available)} are free; "
             "take fewer --nodes, a smaller --pool or a larger --scale"
         )
     how = "as asked" if scale else "chosen to fit memory and a short run"

@@ -1,7 +1,8 @@
 """Requests for the engines: generated chats, or a replay of a JSONL file (docs/traces.md).
 
-A request is the list of its pages' keys, as a serving engine would name them: SHA-256 over the previous page's
-digest and the page's 64 tokens as 32-bit little-endian numbers, in hex. Equal prefixes give equal keys.
+A request is the list of its pages' keys, as a serving engine would name them: SHA-256 over the
+previous page's digest and the page's 64 tokens as 32-bit little-endian numbers, in hex. Equal
+prefixes give equal keys.
 """
 
 import dataclasses
@@ -72,8 +73,9 @@ def token_bytes(name, count):
 
 # ---- generated ----------------------------------------------------------------------------------
 
-# The shape of a day at a chat service, in round numbers: a few assistants share long system prompts,
-# some chats open with a popular document, most chats are short and a few go on for very long.
+# The shape of a day at a chat service, in round numbers: a few assistants share long system
+# prompts, some chats open with a popular document, most chats are short and a few go on for very
+# long.
 _ASSISTANTS = 12
 _DOCUMENTS = 60
 _OPEN_CHATS = 40  # chats that are going on at a time
@@ -168,7 +170,8 @@ def _parse_line(text, where):
         when = row.get("timestamp", 0)
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise TraceError(
-            f"{where}: not a request ({type(error).__name__}: {error}); docs/traces.md shows the form"
+            f"{where}: not a request ({type(error).__name__}: {error}); "
+            "docs/traces.md shows the form"
         ) from None
     if not isinstance(hash_ids, list) or not all(type(i) is int for i in hash_ids) or not hash_ids:
         raise TraceError(f"{where}: hash_ids must be a list of whole numbers, at least one")
@@ -210,8 +213,8 @@ class _Blocks:
 class _Conversations:
     """Finds out which chat a prompt goes on with: files do not say.
 
-    A prompt continues the latest one whose whole blocks are a prefix of its own and more than one block
-    long (a first block alone is usually a system prompt that everybody shares).
+    A prompt continues the latest one whose whole blocks are a prefix of its own and more than one
+    block long (a first block alone is usually a system prompt that everybody shares).
     """
 
     def __init__(self):

@@ -8,7 +8,8 @@ READ_AHEAD = 64  # requests per node that wait for their turn
 class WorkQueue:
     """Requests in the trace's order, waiting at the node they were assigned to.
 
-    A request waits until the one it follows is over. Those of a node that is down go to the next that is up.
+    A request waits until the one it follows is over. Those of a node that is down go to the next
+    that is up.
     """
 
     def __init__(self, source, router, nodes):

@@ -1,4 +1,4 @@
-"""Makes the demo's modules and the stand-in store importable, here and in the engines that tests start."""
+"""Makes the demo's modules and the stand-in store importable."""
 
 import os
 import sys
@@ -11,7 +11,7 @@ for folder in (_SCRIPTS, _HERE):
 
 
 def pytest_configure(config):
-    config.addinivalue_line("markers", "slow: starts engines with the real store; some seconds each")
+    config.addinivalue_line("markers", "slow: engines with the real store; some seconds each")
 
 
 def pytest_addoption(parser):

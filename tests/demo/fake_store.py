@@ -1,8 +1,8 @@
-"""A stand-in for `peercache.store.PeerCacheStore` that shares pages through files; for the demo's own tests.
+"""A stand-in for `peercache.store.PeerCacheStore` that shares pages through files.
 
-The demo never uses it. The folder comes from FAKE_STORE_DIR. FAKE_STORE_FLAW plants a fault in the last
-node, so that tests see the demo notice it: "flip" (a wrong byte), "late" (a get that outlives its deadline),
-"short" (a list with too few entries), "crash" (the process dies).
+The demo never uses it. The folder comes from FAKE_STORE_DIR. FAKE_STORE_FLAW plants a fault in the
+last node, so that tests see the demo notice it: "flip" (a wrong byte), "late" (a get that outlives
+its deadline), "short" (a list with too few entries), "crash" (the process dies).
 """
 
 import ctypes
@@ -22,7 +22,8 @@ class FakeStore:
         self._flaw = os.environ.get("FAKE_STORE_FLAW", "") if last else ""
         self._gets = 0
         self._stats = dict.fromkeys(
-            ("get_hits_own_count", "get_hits_peer_count", "pool_objects_count", "put_stored_count"), 0
+            ("get_hits_own_count", "get_hits_peer_count", "pool_objects_count", "put_stored_count"),
+            0,
         )
         self.node = types.SimpleNamespace(stats=self._node_stats)
 

@@ -14,8 +14,18 @@ def _request(index, keys, after=-1):
 def _report(hit=0, own=0, exists_at=100, **more):
     times = collections.Counter(exists=1000, get=4000)
     report = dict(
-        hit=hit, own=own, exists_at=exists_at, wrong=0, checked=hit, not_written=0, calls=2, pool_pages=9,
-        transports=["shm"], times=times, outlived=[], reads=[[exists_at + 1, exists_at + 5]],
+        hit=hit,
+        own=own,
+        exists_at=exists_at,
+        wrong=0,
+        checked=hit,
+        not_written=0,
+        calls=2,
+        pool_pages=9,
+        transports=["shm"],
+        times=times,
+        outlived=[],
+        reads=[[exists_at + 1, exists_at + 5]],
     )
     return dict(report, **more)
 

@@ -15,7 +15,7 @@ def test_defaults():
 
 def test_values():
     parsed = options.parse(
-        "--nodes 2 --pool 1.5GiB --requests 9 --kill-one-at 50% --model deepseek-v3 --scale 8".split()
+        "--nodes 2 --pool 1.5GiB --kill-one-at 50% --model deepseek-v3 --scale 8".split()
     )
     assert (parsed.pool, parsed.kill_one_at, parsed.scale) == (3 * GiB // 2, 0.5, 8)
     assert options.parse(["--seconds", "5"]).requests is None
@@ -59,7 +59,14 @@ def test_help_teaches(capsys):
 
 @pytest.mark.parametrize(
     "text,count",
-    [("1GiB", GiB), ("1g", GiB), ("512 MiB", GiB // 2), ("1.5GB", GiB * 3 // 2), ("4096", 4096), ("2k", 2048)],
+    [
+        ("1GiB", GiB),
+        ("1g", GiB),
+        ("512 MiB", GiB // 2),
+        ("1.5GB", GiB * 3 // 2),
+        ("4096", 4096),
+        ("2k", 2048),
+    ],
 )
 def test_parse_bytes(text, count):
     assert sizing.parse_bytes(text) == count

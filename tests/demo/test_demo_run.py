@@ -19,10 +19,11 @@ _RUN = os.path.join(os.path.dirname(os.path.dirname(_HERE)), "scripts", "demo_li
 @pytest.fixture
 def demo(request):
     """Returns a function that runs the demo and gives its JSON; asserts that all was well."""
-    count = request.config.getoption("--demo-requests")
+    count = request.config.getoption("--demo-requests", 120)
 
     def run(*arguments):
-        command = [sys.executable, _RUN, "--json", "--requests", str(count), "--scale", "16", *arguments]
+        given = ["--json", "--requests", str(count), "--scale", "16", *arguments]
+        command = [sys.executable, _RUN, *given]
         done = subprocess.run(command, capture_output=True, text=True, timeout=60 + count)
         assert done.returncode == 0, done.stderr + done.stdout
         figures = json.loads(done.stdout)

@@ -74,7 +74,9 @@ def test_contents_do_not_depend_on_how_a_page_is_cut():
     assert np.array_equal(whole[0], np.concatenate(cut))
 
 
-@pytest.mark.parametrize("kind,layout", [("mha", "layer_first"), ("mha", "page_head"), ("mla", "page_first")])
+@pytest.mark.parametrize(
+    "kind,layout", [("mha", "layer_first"), ("mha", "page_head"), ("mla", "page_first")]
+)
 def test_the_pages_of_a_host_pool_do_not_touch_each_other(kind, layout):
     pool = HostPool(kind, layout, page_size=16, page_num=3, layer_num=2, head_num=2, head_dim=32)
     pages = [[p.view("uint64") for p in pool.page_pieces(i)] for i in range(3)]

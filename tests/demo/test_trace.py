@@ -77,7 +77,7 @@ def test_replay_makes_eight_keys_of_a_block(tmp_path):
     first, second, third = trace.replay(path)
     assert len(first.keys) == 24 and len(second.keys) == 16
     assert first.keys[:16] == second.keys
-    assert not set(third.keys) & set(first.keys)  # the same id behind another prefix is another block
+    assert not set(third.keys) & set(first.keys)  # the prefix is another one
     assert (first.tokens, second.tokens, second.timestamp_ms) == (1100, 1024, 7)
     tokens = trace.token_bytes("block 0", 512)
     assert first.keys[0] == hashlib.sha256(tokens[:256]).hexdigest()
