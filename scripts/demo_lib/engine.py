@@ -157,7 +157,7 @@ class Engine:
 
     def _reads_so_far(self):
         """Returns (pages read from the own pool, from peers) since the node's start."""
-        stats = self._store.node.stats()
+        stats = self._store.stats()
         return stats["get_hits_own_count"], stats["get_hits_peer_count"]
 
     def _prefetch(self, request):
@@ -234,7 +234,7 @@ class Engine:
         self._finish(request, not_written, started)
 
     def _finish(self, request, not_written, started):
-        stats = self._store.node.stats()
+        stats = self._store.stats()
         del request["keys"]
         request.update(
             t="done",
@@ -321,7 +321,7 @@ def main():
         pool = _make_pool(config)
         store = _make_store(config)
         store.register_mem_pool_host(pool)
-        stats = store.node.stats()
+        stats = store.stats()
     except Exception as error:
         report({"t": "error", "text": f"{type(error).__name__}: {error}"})
         if store is not None:
@@ -337,7 +337,7 @@ def main():
             break
         engine.submit(message["request"], message["keys"])
     engine.stop()
-    report({"t": "bye", "stats": store.node.stats()})
+    report({"t": "bye", "stats": store.stats()})
     store.close()
 
 

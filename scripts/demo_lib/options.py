@@ -23,7 +23,7 @@ what you see
   were possible, wrong bytes (there must be none), and where the time went.
 
 examples
-  scripts/demo                              four nodes, generated chats, llama3-8b pages, under a minute
+  scripts/demo                              four nodes, generated chats, under a minute
   scripts/demo --model deepseek-v3          one piece per page (MLA) instead of K and V
   scripts/demo --route sticky               each chat stays with its node: fewer hits from peers
   scripts/demo --kill-one-at 50%            the fullest node dies halfway, while others read from it

@@ -104,6 +104,7 @@ def as_text(result):
         ("time, writing threads", _shares_text(figures["time_percent_writing_thread"])),
         *(("accident", _accident_text(a)) for a in result.accidents if a.happened),
         *(("failed", text) for text in result.failures),
+        *(("log", text) for text in _telling_logs(result, figures)),
         *(("try next", text) for text in _hints(result, figures)),
     ]
     head = f"{figures['requests']:,} requests on {figures['nodes']} nodes in {result.seconds:.1f} s"
@@ -122,6 +123,14 @@ def _nodes(result):
         node_line(engine.node, engine.state, node, node.gb_per_s())
         for engine, node in zip(result.engines, result.tally.nodes)
     ]
+
+
+def _telling_logs(result, figures):
+    """Returns what the engines logged, if something needs an explanation."""
+    possible = figures["pages_hit_possible"]
+    lost = figures["pages_hit_of_possible"] < 0.98 * possible or figures["pages_not_written"]
+    accident = any(accident.happened for accident in result.accidents)
+    return result.logs if (lost and not accident) or result.exit_status == 1 else []
 
 
 def _saved(result, figures):

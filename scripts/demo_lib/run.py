@@ -48,6 +48,7 @@ class Result:
     failures: list = dataclasses.field(default_factory=list)
     lived_ns: list = dataclasses.field(default_factory=list)
     counters: dict = dataclasses.field(default_factory=dict)
+    logs: list = dataclasses.field(default_factory=list)
 
     @property
     def exit_status(self):
@@ -282,6 +283,8 @@ class Run:
         """Sums the nodes' own counters (of those that lived to tell)."""
         total = collections.Counter()
         for engine in self._fleet.engines:
+            if log := engine.log_tail(3):
+                self.result.logs.append(f"node {engine.node}: {log}")
             for name, value in (engine.bye or {}).items():
                 if name.endswith("_count") and name.startswith(_SUMMED):
                     total[name] += value

@@ -140,8 +140,8 @@ def plan(
     if total > available * 9 // 10:
         raise ValueError(
             f"{nodes} nodes with pools of {format_bytes(pool)} and host pools of "
-            f"{format_bytes(host)} need {format_bytes(total)}, but only {format_bytes(available)} are free; "
-            "take fewer --nodes, a smaller --pool or a larger --scale"
+            f"{format_bytes(host)} need {format_bytes(total)}, but only {format_bytes(available)} "
+            "are free; take fewer --nodes, a smaller --pool or a larger --scale"
         )
     how = "as asked" if scale else "chosen to fit memory and a short run"
     reason = (

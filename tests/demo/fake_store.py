@@ -8,7 +8,6 @@ its deadline), "short" (a list with too few entries), "crash" (the process dies)
 import ctypes
 import os
 import time
-import types
 
 _NODE_BYTES = 4
 
@@ -25,9 +24,8 @@ class FakeStore:
             ("get_hits_own_count", "get_hits_peer_count", "pool_objects_count", "put_stored_count"),
             0,
         )
-        self.node = types.SimpleNamespace(stats=self._node_stats)
 
-    def _node_stats(self):
+    def stats(self):
         peers = [{"transport": "files", "objects_count": self._stats["get_hits_peer_count"]}]
         return dict(self._stats, peers=peers, members_up_count=1, huge_pages="4 KiB")
 
