@@ -31,15 +31,17 @@ def node_line(node, state, tally, speed):
     times = (percentile(tally.prefetch_us, p) for p in (0.5, 0.99))
     p50, p99 = (format_us(us) if tally.prefetch_us else "-" for us in times)
     return (
-        f"node {node:<3}{tally.requests:>8}   {own:>5.1f} %{peer:>7.1f} %{missed:>7.1f} %"
-        f"{speed:>9.1f}  {transport:<9}{p50:>9}{p99:>10}   {_STATES.get(state, state)}"
+        f"node {node:<2}{tally.requests:>8}{own:>6.1f} %{peer:>6.1f} %{missed:>6.1f} %{speed:>6.1f}"
+        f"  {transport:<6}{p50:>9}{p99:>9}  {_STATES.get(state, state)}"
     ).rstrip()
 
 
-HEAD = "        requests   own pool   peers    miss     GB/s  transport prefetch p50      p99"
+HEAD = (
+    "       requests     own   peers    miss  GB/s  via   fetch p50      p99"  # 80 columns with all
+)
 
 
-def bar(progress, text, width=40):
+def bar(progress, text, width=24):
     """Returns a progress bar."""
     full = int(progress * width)
     return f"[{'#' * full}{'.' * (width - full)}] {progress * 100:3.0f} %  {text}"

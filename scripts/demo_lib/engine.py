@@ -163,17 +163,18 @@ class Engine:
     def _prefetch(self, request):
         keys = request["keys"]
         started = time.monotonic_ns()
-        found, begin, end = self._timed(request, "exists", 0, self._store.batch_exists, keys)
+        found, begin, _ = self._timed(request, "exists", 0, self._store.batch_exists, keys)
         if not isinstance(found, int) or not 0 <= found <= len(keys):
             raise TypeError(f"exists of {len(keys)} pages returned {found!r}")
         request["exists_at"] = begin
         request["reads"] = []
-        self._report({"t": "found", "request": request["index"], "pages": found, "at": end})
         own_before, peer_before = self._reads_so_far()
         hit = wrong = checked = 0
         while hit < found and not self._stopping:
             batch = keys[hit : min(found, hit + BATCH_PAGES)]
             pages = self._host.take(batch)
+            if hit == 0:
+                self._report({"t": "reading", "request": request["index"], "pages": found})
             results, began, ended = self._transfer(
                 request, "get", self._store.batch_get_v1, hit, batch, pages
             )

@@ -31,6 +31,7 @@ class Accident:
         self.span_ns = None
         self.reads_running = 0
         self.pages = 0
+        self._moment_ns = (0, 0)  # around the signal
         self._due_since = None
         self._reading = {}  # (node, request index) -> pages it takes from each other node
         self._fresh = []  # of those, the ones that begin to read just now
@@ -44,7 +45,7 @@ class Accident:
         """Returns when an engine was stopped, or None."""
         return self.span_ns if self.kind == "freeze" and engine is self.victim else None
 
-    def found(self, engine, request, pages, published, fleet):
+    def reading(self, engine, request, pages, published, fleet):
         """Notes that a request begins to read the first `pages` of its keys."""
         held = {
             other.node: published.held_by(other.node, request.keys[:pages])
@@ -58,8 +59,8 @@ class Accident:
         """Notes that a request is over; counts it if the accident came while it read."""
         held = self._reading.pop((engine.node, request.index), {})
         if self.happened and held.get(self.victim.node):
-            moment = self.span_ns[0]
-            self.reads_running += any(begin <= moment < end for begin, end in report["reads"])
+            before, after = self._moment_ns
+            self.reads_running += any(b <= after and e > before for b, e in report["reads"])
 
     def step(self, progress, tally, fleet):
         """Lets the accident begin or end when it is time. Returns the victim when it just began."""
@@ -81,13 +82,14 @@ class Accident:
         return self._strike(victim, tally, fleet)
 
     def _strike(self, victim, tally, fleet):
-        begin = time.monotonic_ns()
+        before = time.monotonic_ns()
         if self.kind == "kill":
             fleet.kill(victim)
-            self.span_ns = (begin, float("inf"))
         else:
             fleet.freeze(victim)
-            self.span_ns = (begin, begin + int(self.freeze_s * 1e9))
+        self._moment_ns = (before, time.monotonic_ns())
+        until = float("inf") if self.kind == "kill" else before + int(self.freeze_s * 1e9)
+        self.span_ns = (before, until)
         self.victim = victim
         self.pages = tally.nodes[victim.node].pool_pages
         return victim

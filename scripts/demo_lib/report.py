@@ -189,7 +189,7 @@ def _accident_text(accident):
     done = "killed" if accident.kind == "kill" else f"stopped for {accident.freeze_s:g} s"
     return (
         f"node {accident.victim.node} {done} with {accident.pages:,} pages, "
-        f"{accident.reads_running} reads from it under way"
+        f"reads from it under way: {accident.reads_running}"
     )
 
 

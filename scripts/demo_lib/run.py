@@ -210,9 +210,9 @@ class Run:
             self._heard_ns[engine.node] = time.monotonic_ns()
             kind = message["t"]
             request = engine.inflight.get(message.get("request", message.get("index")))
-            if kind == "found" and request:
+            if kind == "reading" and request:
                 for accident in self.result.accidents:
-                    accident.found(
+                    accident.reading(
                         engine, request, message["pages"], self.result.tally.published, self._fleet
                     )
             elif kind == "set" and request:
