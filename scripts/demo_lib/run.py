@@ -317,6 +317,7 @@ def _configs(options, model, plan, store):
                 "members": members,
                 "control_port": int(members[node].rpartition(":")[2]),
                 "pool_bytes": plan.pool_bytes,
+                "kv_cache_dtype": "bfloat16" if model.dtype_bytes == 2 else "fp8_e4m3",
                 "exists_timeout_ms": DEADLINES_MS["exists"][0],
                 "transfer_timeout_ms": DEADLINES_MS["get"][0],
                 "transfer_timeout_ms_per_MiB": DEADLINES_MS["get"][1],
