@@ -23,6 +23,7 @@ DirectoryClient::DirectoryClient(const DirectoryClientOptions& options,
   PC_ASSERT(options_.batch_records_count > 0 &&
             options_.batch_records_count <= message_limits::kRecordsMax,
             options_.batch_records_count);
+  PC_ASSERT(options_.queue_records_count >= 16, options_.queue_records_count);
 }
 
 // --- events -------------------------------------------------------------------------------------------------------------
@@ -152,35 +153,36 @@ void DirectoryClient::start_republish(Holder& holder) {
   holder.republish_left_count = kWholeIndex;
 }
 
-/// Half of the queue is left to events, so that publishing again does not make it overflow.
-bool DirectoryClient::wants_republish(const Holder& holder) const {
-  return holder.republish_left_count > 0 &&
-         holder.queue.size() <= options_.queue_records_count / 2;
-}
-
-int DirectoryClient::republish_step(const BucketTable* index) {
+/// True if somebody is published to again, and all of those have room: one cursor serves all, the slowest decides.
+bool DirectoryClient::can_republish() const {
   bool wanted = false;
   for (const Holder& holder : holders_) {
     if (holder.republish_left_count == 0) continue;
-    if (!wants_republish(holder)) return 0;  // one cursor serves all: the slowest decides
+    // Half of the queue is left to events, so that publishing again does not make it overflow.
+    if (holder.queue.size() > options_.queue_records_count / 2) return false;
     wanted = true;
   }
-  if (!wanted) return 0;
+  return wanted;
+}
+
+int DirectoryClient::republish_step(const BucketTable* index) {
+  if (!can_republish()) return 0;
   const uint64_t buckets_count = index == nullptr ? 0 : index->bucket_count();
-  const uint64_t step_count =
-      std::min<uint64_t>(buckets_count, options_.republish_buckets_count);
-  for (uint64_t i = 0; i < step_count; ++i) {
+  const uint64_t most_count = std::min<uint64_t>(buckets_count, options_.republish_buckets_count);
+  uint64_t done_count = 0;
+  while (done_count < most_count && can_republish()) {
     if (republish_cursor_index_ >= buckets_count) republish_cursor_index_ = 0;
     // This is the index's own writer: no racing copy is needed.
     for (const Location& record : index->data()[republish_cursor_index_].records) {
       if (!is_empty(record)) republish(record);
     }
     ++republish_cursor_index_;
+    ++done_count;
   }
   for (Holder& holder : holders_) {
     if (holder.republish_left_count == 0) continue;
     holder.republish_left_count = std::min(holder.republish_left_count, buckets_count);
-    holder.republish_left_count -= std::min(holder.republish_left_count, step_count);
+    holder.republish_left_count -= std::min(holder.republish_left_count, done_count);
     if (holder.republish_left_count == 0) {
       holder.republish_end_id = holder.front_id + holder.queue.size();
     }
@@ -266,16 +268,10 @@ int DirectoryClient::step(Nanos now,
 }
 
 Nanos DirectoryClient::next_due() const {
+  if (can_republish()) return Nanos(0);
   Nanos due = Nanos::max();
-  bool republishing = false;
-  bool room = true;
-  for (const Holder& holder : holders_) {
-    due = std::min(due, due_at(holder));
-    if (holder.republish_left_count == 0) continue;
-    republishing = true;
-    room = room && wants_republish(holder);
-  }
-  return republishing && room ? Nanos(0) : due;
+  for (const Holder& holder : holders_) due = std::min(due, due_at(holder));
+  return due;
 }
 
 void DirectoryClient::on_reply(uint32_t holder_index,

@@ -145,7 +145,7 @@ class DirectoryClient final : public PoolListener {
   void queue_erase(Holder& holder, const Location& location);
   void start_republish(Holder& holder);
   void clear_queue(Holder& holder);
-  bool wants_republish(const Holder& holder) const;
+  bool can_republish() const;
   int republish_step(const BucketTable* index);
   void republish(const Location& location);
   void end_republish_if_done(Holder& holder);
