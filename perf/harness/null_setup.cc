@@ -18,7 +18,8 @@ Key128 key_of(uint32_t slot) { return {slot + 1, 7}; }
 NullSetup::NullSetup(bool threaded, uint32_t clients_count, Time time)
     : threaded_(threaded),
       clock_(time == Time::kStill ? still_.clock() : Clock()),
-      headers_(kSlots), buffer_(kObjectBytes) {
+      headers_(kSlots),
+      buffer_(kObjectBytes) {
   pieces_.push_back({buffer_.data(), kObjectBytes, LocalKey(0)});
   for (uint32_t i = 0; i < kSlots; ++i) {
     headers_[i].key = key_of(i);

@@ -40,15 +40,16 @@ void stepped_case(const PerfOptions& options, uint32_t count, Validation validat
   };
   run_interleaved(options, row, nullptr, subject);
   const uint64_t allocated = allocations_of_this_thread() - allocations_before;
-  row.extra = {{"allocations_per_operation", static_cast<double>(allocated) / static_cast<double>(operations)}};
+  row.extra = {{"allocations_per_operation",
+                static_cast<double>(allocated) / static_cast<double>(operations)}};
   report(options, row);
 }
 
 void threaded_case(const PerfOptions& options, uint32_t count, uint32_t clients_count) {
   PerfRow row;
   row.bench = "null";
-  row.case_name = "rail with its own thread, " + std::to_string(clients_count) + " client(s), batch " +
-                  std::to_string(count) + ", plain, per rail";
+  row.case_name = "rail with its own thread, " + std::to_string(clients_count) +
+                  " client(s), batch " + std::to_string(count) + ", plain, per rail";
   if (!options.wants(row.case_name)) return;
   row.unit = "operations/s";
   if (count == 128 && clients_count == 1) row.budget_value = kBudget;
@@ -71,7 +72,8 @@ void threaded_case(const PerfOptions& options, uint32_t count, uint32_t clients_
     drive(0);
     for (std::thread& other : others) other.join();
     const double seconds = std::chrono::duration<double>(monotonic_now() - began_at).count();
-    return static_cast<double>(operations.load(std::memory_order_relaxed)) / seconds;  // after the join
+    return static_cast<double>(operations.load(std::memory_order_relaxed)) /
+           seconds;  // after the join
   });
   report(options, row);
 }
@@ -79,8 +81,8 @@ void threaded_case(const PerfOptions& options, uint32_t count, uint32_t clients_
 }  // namespace
 
 int main(int argc, char** argv) {
-  const PerfOptions options =
-      parse_perf_options(argc, argv, "null_perf: operations per second over a device that completes at once");
+  const PerfOptions options = parse_perf_options(
+      argc, argv, "null_perf: operations per second over a device that completes at once");
   for (const Validation validation : {Validation::kNone, Validation::kHeader}) {
     for (const uint32_t count : {1U, 16U, 128U}) stepped_case(options, count, validation);
   }

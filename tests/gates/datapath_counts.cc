@@ -1,21 +1,20 @@
 // Runs batches through client, lanes and rail over the null device, all stepped in one thread, and fails if the steady state
 // allocates, locks or calls the system. With --run it only runs, for valgrind to count instructions.
 
-#include <dlfcn.h>
-#include <linux/audit.h>
-#include <linux/filter.h>
-#include <linux/seccomp.h>
-#include <pthread.h>
-#include <sys/prctl.h>
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include <array>
 #include <cstddef>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <dlfcn.h>
+#include <linux/audit.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <pthread.h>
 #include <string>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "perf/harness/allocation_count.h"
 #include "perf/harness/null_setup.h"
@@ -38,7 +37,8 @@ int check_count(const char* what, uint64_t before, uint64_t after, uint32_t coun
   // make_batch's own vector is the one allocation that is not the data plane's.
   const uint64_t own = std::strcmp(what, "allocations") == 0 ? 1 : 0;
   const uint64_t found = after - before - own;
-  std::printf("batch %u: %lu %s in %d operations\n", count, found, what, kBatches * static_cast<int>(count));
+  std::printf("batch %u: %lu %s in %d operations\n", count, found, what,
+              kBatches * static_cast<int>(count));
   return found == 0 ? 0 : 1;
 }
 
@@ -60,7 +60,8 @@ bool forbid_system_calls() {
       BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
   }};
   const sock_fprog program{static_cast<unsigned short>(filter.size()), filter.data()};
-  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 && prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+  return prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
 }
 
 int check(const std::string& gate) {
