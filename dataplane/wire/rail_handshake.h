@@ -28,8 +28,9 @@ struct RailOffer {
   uint16_t address_bytes;
 };
 
-/// What two data planes tell each other before the first operation. Both sides send one; each decides by itself with
-/// `check_hello` and answers with an empty text, or with the reason for the refusal.
+/// What two data planes tell each other before the first operation. Both sides send one; each
+/// decides by itself with `check_hello` and answers with an empty text, or with the reason for the
+/// refusal.
 struct Hello {
   uint16_t version = kWireVersion;
   uint16_t version_oldest = kWireVersionOldest;
@@ -51,7 +52,9 @@ struct Hello {
 std::vector<std::byte> encode_hello(const Hello& hello);
 inline constexpr size_t kHelloBytesMax = 64 * 1024;
 
-/// Decodes hostile bytes. Errors: kTruncated, kBadMagic, kBadVersion, kBadChecksum, kBadLength, kBadEnum.
+/// Decodes hostile bytes. Errors: kTruncated, kTrailingBytes, kBadMagic, kBadVersion, kBadChecksum,
+/// kBadLength, kBadEnum, kBadReserved. The region table is not yet checked against itself:
+/// `check_hello` does that.
 Result<Hello> decode_hello(std::span<const std::byte> bytes);
 
 /// What both can do.

@@ -9,8 +9,9 @@
 
 namespace peercache {
 
-/// Life of a slot: FREE -> FILLING -> PUBLISHED(g) -> RETIRED -> FREE; the generation becomes g+1 before the
-/// first byte of the next life is written. QUARANTINED belongs to reservations (storage modes).
+/// Life of a slot: FREE -> FILLING -> PUBLISHED(g) -> RETIRED -> FREE; the generation becomes g+1
+/// before the first byte of the next life is written. QUARANTINED belongs to reservations (storage
+/// modes).
 enum class SlotState : uint32_t {
   kFree = 0,
   kFilling = 1,
@@ -19,13 +20,16 @@ enum class SlotState : uint32_t {
   kQuarantined = 4,
 };
 
-/// The truth about one slot: 64 bytes in the header table beside the region's bytes. A reader accepts the bytes
-/// it has read only if a header read afterwards still names the life that its location named.
+/// The truth about one slot: 64 bytes in the header table beside the region's bytes. A reader
+/// accepts the bytes it has read only if a header read afterwards still names the life that its
+/// location named.
 ///
-/// THREAD:     written by the slot's present owner (client while FILLING, pool agent otherwise) through
+/// THREAD:     written by the slot's present owner (client while FILLING, pool agent otherwise)
+/// through
 ///             `pool/slot_life.h`; read by anyone, in any process, through `racy_copy`.
 /// INVARIANTS: (H1) `generation` changes before the bytes of the next life do.
-///             (H2) `offset_bytes` is the slot's own offset; it never changes while the slot holds an object.
+///             (H2) `offset_bytes` is the slot's own offset; it never changes while the slot holds
+///             an object.
 struct alignas(64) SlotHeader {
   Key128 key;
   Generation generation;

@@ -17,8 +17,9 @@ using NodeId = StrongId<struct NodeIdTag, uint64_t>;
 /// Random number drawn at each start of a node: a restarted node is another one.
 using Incarnation = StrongId<struct IncarnationTag, uint32_t>;
 
-/// Producer-ordered stamp of a directory change: max(previous + 1, microseconds since the epoch), so that
-/// stamps of one node only grow, also over a restart, and stamps of different nodes compare roughly by age.
+/// Producer-ordered stamp of a directory change: max(previous + 1, microseconds since the epoch),
+/// so that stamps of one node only grow, also over a restart, and stamps of different nodes compare
+/// roughly by age.
 using Sequence = StrongId<struct SequenceTag, uint64_t>;
 
 /// XXH3-64 over an object's bytes; zero means "not computed".

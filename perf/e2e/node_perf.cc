@@ -1,17 +1,16 @@
 // A whole node: exists, get and put against a second node of the same host, called as the bindings call it.
 
-#include <arpa/inet.h>
-#include <netinet/in.h>
-#include <sys/mman.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <arpa/inet.h>
 #include <cstdio>
 #include <cstdlib>
 #include <memory>
+#include <netinet/in.h>
 #include <random>
 #include <string>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <vector>
 
 #include "controlplane/node/node.h"
@@ -96,13 +95,18 @@ struct Call {
   ObjectBatch batch() const { return {keys, pieces, offsets}; }
 };
 
-Call make_call(const Pair& pair, uint64_t first_key, size_t count, size_t object_bytes, size_t first_page) {
+Call make_call(const Pair& pair,
+               uint64_t first_key,
+               size_t count,
+               size_t object_bytes,
+               size_t first_page) {
   Call call;
   const size_t half = object_bytes / 2;
   const size_t pages = pair.buffer_bytes / object_bytes;
   call.offsets.push_back(0);
   for (size_t i = 0; i < count; ++i) {
-    call.keys.push_back(hash_key("perf", std::to_string(first_key + i), std::to_string(object_bytes)));
+    call.keys.push_back(
+        hash_key("perf", std::to_string(first_key + i), std::to_string(object_bytes)));
     const size_t page = (first_page + i) % pages;
     for (size_t p = 0; p < 2; ++p) {
       call.pieces.push_back({pair.buffer + p * (pair.buffer_bytes / 2) + page * half,
@@ -119,7 +123,8 @@ struct Latencies {
   double percentile(double p) {
     if (us.empty()) return 0;
     std::sort(us.begin(), us.end());
-    return us[std::min(us.size() - 1, static_cast<size_t>(p / 100.0 * static_cast<double>(us.size())))];
+    return us[std::min(us.size() - 1,
+                       static_cast<size_t>(p / 100.0 * static_cast<double>(us.size())))];
   }
 };
 
@@ -142,7 +147,8 @@ void exists_case(const perf::PerfOptions& options, Pair& pair, size_t count, uin
       start += count;
       const Nanos began_at = monotonic_now();
       const uint32_t hits = must(pair.reader->exists(call.keys, {}, Nanos(0)), "exists");
-      latencies.us.push_back(std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
+      latencies.us.push_back(
+          std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
       if (hits != count) {
         std::fprintf(stderr, "node_perf: %u of %zu keys found\n", hits, count);
         std::exit(1);
@@ -161,13 +167,17 @@ std::vector<perf::CopyStep> ceiling_plan(const Pair& pair, std::byte* other, siz
   const size_t pages = pair.buffer_bytes / object_bytes;
   for (size_t i = 0; i < pages; ++i) {
     for (size_t p = 0; p < 2; ++p) {
-      plan.push_back({pair.buffer + p * (pair.buffer_bytes / 2) + i * half, other + i * object_bytes + p * half, half});
+      plan.push_back({pair.buffer + p * (pair.buffer_bytes / 2) + i * half,
+                      other + i * object_bytes + p * half, half});
     }
   }
   return plan;
 }
 
-void transfer_cases(const perf::PerfOptions& options, Pair& pair, size_t object_bytes, uint64_t stored) {
+void transfer_cases(const perf::PerfOptions& options,
+                    Pair& pair,
+                    size_t object_bytes,
+                    uint64_t stored) {
   constexpr size_t kCount = 128;
   auto* other = static_cast<std::byte*>(mmap(nullptr, pair.buffer_bytes, PROT_READ | PROT_WRITE,
                                              MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0));
@@ -193,8 +203,10 @@ void transfer_cases(const perf::PerfOptions& options, Pair& pair, size_t object_
         first = (first + kCount) % (stored - kCount + 1);
         const Nanos began_at = monotonic_now();
         must(pair.reader->get(call.batch(), call.statuses, Nanos(0)), "get");
-        latencies.us.push_back(std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
-        const auto hits = std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kHitPeer);
+        latencies.us.push_back(
+            std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
+        const auto hits =
+            std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kHitPeer);
         if (hits != static_cast<ptrdiff_t>(kCount)) {
           std::fprintf(stderr, "node_perf: %td of %zu pages read\n", hits, kCount);
           std::exit(1);
@@ -220,13 +232,17 @@ void transfer_cases(const perf::PerfOptions& options, Pair& pair, size_t object_
         fresh += kCount;
         const Nanos began_at = monotonic_now();
         must(pair.reader->put(call.batch(), {}, call.statuses, Nanos(0)), "put");
-        latencies.us.push_back(std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
-        const auto good = std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kStored);
+        latencies.us.push_back(
+            std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
+        const auto good =
+            std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kStored);
         failed += static_cast<double>(kCount) - static_cast<double>(good);
         return static_cast<double>(good) * static_cast<double>(object_bytes) / 1e9;
       });
     });
-    put.extra = {{"p50_us", latencies.percentile(50)}, {"p99_us", latencies.percentile(99)}, {"not_stored", failed}};
+    put.extra = {{"p50_us", latencies.percentile(50)},
+                 {"p99_us", latencies.percentile(99)},
+                 {"not_stored", failed}};
     perf::report(options, put);
   }
   munmap(other, pair.buffer_bytes);
