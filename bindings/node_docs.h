@@ -38,7 +38,7 @@ Args:
 
 Returns:
     Statuses, one per key: HIT_OWN or HIT_PEER (every byte was validated), MISS, DEADLINE, FAILED.
-    Nobody writes to the buffers after the return; those of keys that are no hit have undefined bytes.
+    Nobody writes to the buffers after the return; those of keys that are no hit are undefined.
 
 Raises:
     ArgumentError, CallError, EngineError: as put.

@@ -20,6 +20,7 @@ NODE_KEYS = (
     "heartbeat_interval_ms",
     "host_id",
     "huge_pages",
+    "insecure",
     "member_ttl_ms",
     "members",
     "memory_headroom_bytes",

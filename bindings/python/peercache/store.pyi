@@ -1,6 +1,9 @@
+import logging
 from typing import Any, Dict, List, Optional, Sequence
 
 from . import hicache
+
+LOGGER: logging.Logger
 
 class PeerCacheStore(hicache.HiCacheStorage):
     """L3 storage of one rank for SGLang HiCache."""
