@@ -26,7 +26,7 @@ STORE = "peercache.store:PeerCacheStore"
 INFLIGHT_PER_NODE = 2  # one being read and one being written
 # The node's own defaults, given to it and used to judge it: base, and per MiB, in milliseconds.
 DEADLINES_MS = {"exists": (250, 0), "get": (1000, 1), "set": (1000, 1)}
-KNOWN_REQUESTS = 400  # what sizes are chosen by; the rest of a trace is taken to be like it
+KNOWN_REQUESTS = 1000  # what sizes are chosen by; the rest of a trace is taken to be like it
 # Between a call's return and its report, at most: an engine's other thread may report first.
 REPORT_LAG_NS = 2_000_000_000
 
@@ -170,7 +170,7 @@ class Run:
                 engine.inflight or engine.state == "frozen" for engine in self._fleet.engines
             ):
                 break
-            self._handle(self._fleet.poll(0.05))
+            self._handle(self._fleet.poll(0.02))
             self._update_progress()
             for accident in self.result.accidents:
                 victim = accident.step(self._progress, tally, self._fleet)

@@ -1,8 +1,12 @@
 """Requests that wait for an engine."""
 
 import collections
+import time
 
 READ_AHEAD = 64  # requests per node that wait for their turn
+# A chat's next turn comes no sooner than this after the one before it. People take seconds; without any
+# pause every second turn would be asked within a millisecond, before the directory hears of the last.
+THINK_S = 0.1
 
 
 class WorkQueue:
@@ -12,11 +16,12 @@ class WorkQueue:
     that is up.
     """
 
-    def __init__(self, source, router, nodes):
+    def __init__(self, source, router, nodes, clock=time.monotonic):
         self._source = source
         self._router = router
         self._waiting = [collections.deque() for _ in range(nodes)]
-        self._over = set()
+        self._over = {}  # index -> when, in seconds
+        self._clock = clock
         self.exhausted = False
         self.moved = 0
 
@@ -25,7 +30,7 @@ class WorkQueue:
 
     def note_over(self, request):
         """Lets the requests that follow this one go."""
-        self._over.add(request.index)
+        self._over[request.index] = self._clock()
 
     def _fill(self):
         while not self.exhausted and len(self) < READ_AHEAD * len(self._waiting):
@@ -39,8 +44,9 @@ class WorkQueue:
         """Returns a request that `node` may start now, or None."""
         self._fill()
         line = self._waiting[node]
+        latest = self._clock() - THINK_S
         for i, request in enumerate(line):
-            if request.after < 0 or request.after in self._over:
+            if request.after < 0 or self._over.get(request.after, latest + 1) <= latest:
                 del line[i]
                 return request
         return None

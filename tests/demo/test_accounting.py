@@ -4,7 +4,7 @@ import collections
 
 from demo_lib.accounting import NodeTally, Published, Tally, percentile
 from demo_lib.trace import Request
-from demo_lib.work_queue import WorkQueue
+from demo_lib.work_queue import THINK_S, WorkQueue
 
 
 def _request(index, keys, after=-1):
@@ -107,18 +107,21 @@ class _ByIndex:
         return request.index % 2
 
 
-def _queue(*afters):
+def _queue(*afters, clock=lambda: 0.0):
     source = (_request(i, "a", after) for i, after in enumerate(afters))
-    return WorkQueue(source, _ByIndex(), 2)
+    return WorkQueue(source, _ByIndex(), 2, clock)
 
 
 def test_a_request_waits_for_the_one_it_follows():
-    queue = _queue(-1, 0, -1, -1)
+    now = [5.0]
+    queue = _queue(-1, 0, -1, -1, clock=lambda: now[0])
     assert queue.next_for(1).index == 3
     assert queue.next_for(1) is None
     first = queue.next_for(0)
     assert first.index == 0
     queue.note_over(first)
+    assert queue.next_for(1) is None
+    now[0] += THINK_S + 0.001
     assert queue.next_for(1).index == 1
 
 
