@@ -2,10 +2,10 @@
 
 import time
 
-# The moment: a read from the victim begins. At first it must be of so many pages, then any will
-# do, at last nothing is waited for. Each step ends by time or by the share of what was left,
-# whichever comes first.
-_STEPS = ((16, 3.0, 0.2), (1, 10.0, 0.5))
+# The moment: a read from the victim begins. At first it must be of so many pages that it runs for some
+# milliseconds, then fewer will do, at last nothing is waited for. Each step ends by time or by the
+# share of what was left, whichever comes first: (pages, seconds, share).
+_STEPS = ((64, 3.0, 0.2), (16, 6.0, 0.4), (1, 10.0, 0.6))
 
 
 class Accident:
