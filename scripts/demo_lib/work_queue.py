@@ -12,6 +12,9 @@ THINK_S = 0.1
 class WorkQueue:
     """Requests in the trace's order, waiting at the node they were assigned to.
 
+    A request that begins like one that is being worked on for the first time waits for it, as in
+    schedulers that share prefixes: else all first turns of an assistant would compute its prompt.
+
     A request waits until the one it follows is over. Those of a node that is down go to the next
     that is up.
     """
@@ -20,7 +23,8 @@ class WorkQueue:
         self._source = source
         self._router = router
         self._waiting = [collections.deque() for _ in range(nodes)]
-        self._over = {}  # index -> when, in seconds
+        self._over = {}  # request index -> when, in seconds
+        self._begun = {}  # first key -> when its first request was over, or None: under way
         self._clock = clock
         self.exhausted = False
         self.moved = 0
@@ -30,7 +34,10 @@ class WorkQueue:
 
     def note_over(self, request):
         """Lets the requests that follow this one go."""
-        self._over[request.index] = self._clock()
+        now = self._clock()
+        self._over[request.index] = now
+        if self._begun.get(request.keys[0], now) is None:
+            self._begun[request.keys[0]] = now
 
     def _fill(self):
         while not self.exhausted and len(self) < READ_AHEAD * len(self._waiting):
@@ -46,13 +53,24 @@ class WorkQueue:
         line = self._waiting[node]
         latest = self._clock() - THINK_S
         for i, request in enumerate(line):
-            if request.after < 0 or self._over.get(request.after, latest + 1) <= latest:
+            if self._is_ready(request, latest):
                 del line[i]
+                self._begun.setdefault(request.keys[0], None)
                 return request
         return None
 
+    def _is_ready(self, request, latest):
+        """Returns whether what the request waits for was over at a moment."""
+        over = [self._begun.get(request.keys[0], latest)]
+        if request.after >= 0:
+            over.append(self._over.get(request.after))
+        return all(when is not None and when <= latest for when in over)
+
     def put_back(self, requests, node):
         """Takes requests that a node did not finish; they are the first of its line again."""
+        for request in requests:
+            if self._begun.get(request.keys[0], 0.0) is None:
+                del self._begun[request.keys[0]]
         self._waiting[node].extendleft(reversed(requests))
 
     def move_away(self, node, up):

@@ -108,7 +108,7 @@ class _ByIndex:
 
 
 def _queue(*afters, clock=lambda: 0.0):
-    source = (_request(i, "a", after) for i, after in enumerate(afters))
+    source = (_request(i, str(i), after) for i, after in enumerate(afters))
     return WorkQueue(source, _ByIndex(), 2, clock)
 
 
@@ -123,6 +123,20 @@ def test_a_request_waits_for_the_one_it_follows():
     assert queue.next_for(1) is None
     now[0] += THINK_S + 0.001
     assert queue.next_for(1).index == 1
+
+
+def test_a_request_that_begins_like_one_under_way_waits_for_it():
+    now = [5.0]
+    source = (_request(i, keys) for i, keys in enumerate(["ab", "ac", "xy", "ad"]))
+    queue = WorkQueue(source, _ByIndex(), 2, lambda: now[0])
+    first = queue.next_for(0)
+    assert first.index == 0 and queue.next_for(1) is None and queue.next_for(0).index == 2
+    queue.put_back([first], 0)  # its node was lost
+    assert queue.next_for(0) is first
+    queue.note_over(first)
+    assert queue.next_for(1) is None
+    now[0] += THINK_S + 0.001
+    assert [queue.next_for(1).index, queue.next_for(1).index] == [1, 3]  # at the same time
 
 
 def test_requests_of_a_lost_node_go_to_the_others_in_order():
