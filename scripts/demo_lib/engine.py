@@ -186,6 +186,8 @@ class Engine:
             hit += run
             if run < len(results):
                 break  # a serving engine reads no further and computes the rest
+        if found:
+            self._report({"t": "read", "request": request["index"]})
         own_after, peer_after = self._reads_so_far()
         own = own_after - own_before
         total = own + peer_after - peer_before

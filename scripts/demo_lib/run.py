@@ -215,6 +215,9 @@ class Run:
                     accident.reading(
                         engine, request, message["pages"], self.result.tally.published, self._fleet
                     )
+            elif kind == "read" and request:
+                for accident in self.result.accidents:
+                    accident.read(engine, request)
             elif kind == "set" and request:
                 first = message["first"]
                 keys = request.keys[first : first + len(message["ok"])]
