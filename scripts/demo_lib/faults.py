@@ -33,8 +33,8 @@ class Accident:
         self.pages = 0
         self._moment_ns = (0, 0)  # around the signal
         self._due_since = None
-        self._taken = {}  # (node, request index) -> pages it takes from each other node
-        self._reading = {}  # of those, the ones that read now
+        self._taken = {}  # (node, request index) -> other nodes it has read from
+        self._reading = {}  # (node, request index) -> pages it reads now, by other node
 
     @property
     def happened(self):
@@ -45,24 +45,23 @@ class Accident:
         """Returns when an engine was stopped, or None."""
         return self.span_ns if self.kind == "freeze" and engine is self.victim else None
 
-    def reading(self, engine, request, pages, published, fleet):
-        """Notes that a request begins to read the first `pages` of its keys."""
-        held = {
-            other.node: published.held_by(other.node, request.keys[:pages])
-            for other in fleet.up()
-            if other is not engine
-        }
-        self._taken[engine.node, request.index] = held
-        self._reading[engine.node, request.index] = held
+    def reading(self, engine, request, keys, held_elsewhere):
+        """Notes that a request begins to read these keys."""
+        if not self.happened:
+            held = held_elsewhere(engine, keys)
+            self._reading[engine.node, request.index] = held
+            self._taken.setdefault((engine.node, request.index), set()).update(
+                node for node, count in held.items() if count
+            )
 
     def read(self, engine, request):
-        """Notes that a request has read all it will."""
+        """Notes that a read is over."""
         self._reading.pop((engine.node, request.index), None)
 
     def over(self, engine, request, report):
         """Notes that a request is over; counts it if the accident came while it read."""
-        held = self._taken.pop((engine.node, request.index), {})
-        if self.happened and held.get(self.victim.node):
+        taken = self._taken.pop((engine.node, request.index), ())
+        if self.happened and self.victim.node in taken:
             before, after = self._moment_ns
             self.reads_running += any(b <= after and e > before for b, e in report["reads"])
 

@@ -210,14 +210,13 @@ class Run:
             self._heard_ns[engine.node] = time.monotonic_ns()
             kind = message["t"]
             request = engine.inflight.get(message.get("request", message.get("index")))
-            if kind == "reading" and request:
+            if kind in ("reading", "read") and request:
+                keys = request.keys[message["first"] :][: message["pages"]]
                 for accident in self.result.accidents:
-                    accident.reading(
-                        engine, request, message["pages"], self.result.tally.published, self._fleet
-                    )
-            elif kind == "read" and request:
-                for accident in self.result.accidents:
-                    accident.read(engine, request)
+                    if kind == "reading":
+                        accident.reading(engine, request, keys, self._held_elsewhere)
+                    else:
+                        accident.read(engine, request)
             elif kind == "set" and request:
                 first = message["first"]
                 keys = request.keys[first : first + len(message["ok"])]
@@ -226,6 +225,12 @@ class Run:
                 self._done(engine, request, message)
             elif kind == "end":
                 self._ended(engine)
+
+    def _held_elsewhere(self, engine, keys):
+        """Returns {node: how many of the keys it published first} for the nodes that are up."""
+        published = self.result.tally.published
+        others = (other.node for other in self._fleet.up() if other is not engine)
+        return {node: published.held_by(node, keys) for node in others}
 
     def _done(self, engine, request, message):
         del engine.inflight[request.index]
