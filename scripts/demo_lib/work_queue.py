@@ -4,8 +4,8 @@ import collections
 import time
 
 READ_AHEAD = 64  # requests per node that wait for their turn
-# A chat's next turn comes no sooner than this after the one before it. People take seconds; without any
-# pause every second turn would be asked within a millisecond, before the directory hears of the last.
+# A chat's next turn comes no sooner than this after the one before it. People take seconds; without
+# any pause many turns would be asked within a millisecond, before the directory hears of the last.
 THINK_S = 0.1
 
 
