@@ -6,7 +6,6 @@
 #include <pthread.h>
 #include <sys/resource.h>
 #include <system_error>
-#include <unistd.h>
 #include <utility>
 
 namespace peercache {
@@ -25,9 +24,9 @@ Result<std::unique_ptr<AgentThread>> AgentThread::start(Agent& agent, AgentOptio
   std::future<Result<void>> outcome = started.get_future();
   try {
     self->thread_ = std::thread([raw = self.get(), promise = std::move(started)]() mutable {
-      Result<void> set_up = raw->set_up_thread();
+      const Result<void> set_up = raw->set_up_thread();
       const bool go_on = set_up.has_value();
-      promise.set_value(std::move(set_up));
+      promise.set_value(set_up);
       if (go_on) {
         raw->run();
       }

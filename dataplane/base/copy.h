@@ -8,7 +8,7 @@ namespace peercache {
 /// From this size on a copy writes past the caches: a page that is read once by a GPU or a NIC
 /// would only push the serving engine's data out. Below, the destination is likely to be used by
 /// this core soon.
-inline constexpr size_t kStreamingBytesMin = 256 * 1024;
+inline constexpr size_t kStreamingBytesMin = size_t{256} * 1024;
 
 /// Which instructions copy_bytes uses for large copies on this machine.
 enum class CopyKernel : uint8_t { kPlain, kAvx2, kAvx512 };

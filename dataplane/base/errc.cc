@@ -2,6 +2,7 @@
 
 namespace peercache {
 
+// NOLINTNEXTLINE(readability-function-size): a table
 const char* to_string(Errc code) noexcept {
   switch (code) {
     case Errc::kInvalidArgument:

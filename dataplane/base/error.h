@@ -1,7 +1,6 @@
 #pragma once
 
 #include <array>
-#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -40,19 +39,21 @@ static_assert(std::is_trivially_copyable_v<Error>);
 
 /// A string literal whose number of `{}` is checked against the number of values when it is
 /// compiled.
+///
+/// THREAD:     any; a value.
 template <size_t kValueCount>
 class ErrorContext {
  public:
   template <size_t kChars>
-  consteval ErrorContext(const char (&literal)[kChars])
-      : text_(literal) {  // NOLINT(google-explicit-constructor)
+  // NOLINTNEXTLINE(google-explicit-constructor): a literal is meant to become one silently
+  consteval ErrorContext(const char (&literal)[kChars]) : text_(literal) {
     size_t placeholders = 0;
     for (size_t i = 0; i + 1 < kChars; ++i) {
       placeholders += literal[i] == '{' && literal[i + 1] == '}' ? 1 : 0;
     }
     if (placeholders != kValueCount) {
-      throw "an error context needs one {} per value";  // not a constant expression: fails to
-                                                        // compile
+      // Not a constant expression: a wrong count fails to compile.
+      throw "an error context needs one {} per value";
     }
   }
 

@@ -13,7 +13,6 @@
 
 #include <fmt/format.h>
 
-#include "dataplane/base/assert.h"
 #include "dataplane/base/cacheline.h"
 #include "dataplane/base/thread_role.h"
 #include "dataplane/base/wake_event.h"
@@ -175,7 +174,7 @@ void Logger::write(LogLevel level, const char* file, int line, std::string_view 
         entry.thread_id = system_thread_id();
         entry.unix_time_ns = unix_now_ns();
         entry.text_bytes = static_cast<uint32_t>(std::min(text.size(), kTextBytesMax));
-        std::copy_n(text.data(), entry.text_bytes, entry.text.data());
+        std::copy_n(text.begin(), entry.text_bytes, entry.text.data());
         entry.turn.store(2 * number + 1,
                          std::memory_order_release);  // L5 release: meets L6 in drain_one
         break;

@@ -9,7 +9,7 @@
 
 #include <fmt/core.h>
 
-#include "dataplane/base/clock.h"
+#include "dataplane/base/clock.h"  // IWYU pragma: keep (used by a macro)
 #include "dataplane/base/units.h"
 
 namespace peercache {

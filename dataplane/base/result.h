@@ -11,6 +11,8 @@
 namespace peercache {
 
 /// The error side of a Result, spelled out: `return Unexpected(error);`.
+///
+/// THREAD:     any; a value.
 template <class E = Error>
 class Unexpected {
  public:

@@ -4,7 +4,6 @@
 #include <concepts>
 #include <cstddef>
 #include <functional>
-#include <type_traits>
 
 namespace peercache {
 

@@ -3,7 +3,6 @@
 #include <chrono>
 #include <compare>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <utility>
 
