@@ -1,18 +1,17 @@
 #pragma once
 
 #include <arpa/inet.h>
-#include <fcntl.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <cstddef>
 #include <cstring>
+#include <fcntl.h>
 #include <memory>
+#include <netinet/in.h>
 #include <optional>
 #include <span>
 #include <string>
+#include <sys/socket.h>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -107,7 +106,8 @@ class RawSocket {
   static RawSocket connect(uint16_t port) {
     RawSocket socket(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
     const sockaddr_in address = loopback(port);
-    REQUIRE(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) == 0);
+    REQUIRE(::connect(socket.fd(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) ==
+            0);
     return socket;
   }
   /// Listens; connections are established by the kernel and stay in the backlog.
@@ -161,8 +161,8 @@ inline std::vector<std::byte> frame_of(const Message& message,
                                        uint64_t request_id,
                                        FrameFlag flag = FrameFlag::kRequest) {
   const std::vector<std::byte> body = *encode_message(message);
-  const auto head = encode_frame_header(
-      {static_cast<uint32_t>(body.size()), request_id, type_of(message), flag});
+  const auto head =
+      encode_frame_header({static_cast<uint32_t>(body.size()), request_id, type_of(message), flag});
   std::vector<std::byte> frame(head.size() + body.size());
   std::memcpy(frame.data(), head.data(), head.size());
   std::memcpy(frame.data() + head.size(), body.data(), body.size());

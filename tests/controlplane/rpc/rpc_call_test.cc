@@ -57,7 +57,8 @@ TEST_CASE("rpc: the largest message goes there and back", "[unit]") {
   answer.counts.assign(message_limits::kRecordsMax, 3);
   answer.locations.resize(3 * message_limits::kRecordsMax);
   std::optional<Result<Message>> reply;
-  bench.client->call(bench.peer, update, seconds(10), [&](Result<Message> result) { reply = result; });
+  bench.client->call(bench.peer, update, seconds(10),
+                     [&](Result<Message> result) { reply = result; });
   REQUIRE(bench.run_until([&] { return bench.held.size() == 1; }));
   REQUIRE(bench.received[0] == Message(update));
   bench.held[0].send(answer);
@@ -70,7 +71,8 @@ TEST_CASE("rpc: a handler that does not answer answers that it does not", "[unit
   REQUIRE(code_of(bench.call(AckMessage{})) == Errc::kUnsupported);
   bench.hold = true;
   std::optional<Errc> code;
-  bench.client->call(bench.peer, beat(1), seconds(5), [&](Result<Message> r) { code = code_of(r); });
+  bench.client->call(bench.peer, beat(1), seconds(5),
+                     [&](Result<Message> r) { code = code_of(r); });
   REQUIRE(bench.run_until([&] { return bench.held.size() == 1; }));
   bench.held[0].send(ErrorReplyMessage{Errc::kNotOwner});
   REQUIRE(bench.run_until([&] { return code.has_value(); }));
@@ -120,7 +122,8 @@ TEST_CASE("rpc: names and IPv6 addresses work", "[unit]") {
     RpcBench bench;
     bench.peer = *bench.client->add_peer("no-such-host.invalid:1");
     const Errc code = code_of(bench.call(beat(1), seconds(8)));
-    // Without a name server the look-up itself takes long: then it is the connect time that ends it.
+    // Without a name server the look-up itself takes long: then it is the connect time that ends
+    // it.
     REQUIRE((code == Errc::kNotConnected || code == Errc::kTimeout));
   }
 }

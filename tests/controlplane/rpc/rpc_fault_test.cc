@@ -49,7 +49,8 @@ TEST_CASE("rpc: deadlines are kept one by one", "[unit]") {
   REQUIRE(order == std::vector<int>{30, 60, 90});
 }
 
-TEST_CASE("rpc: a refused connection is known at once, then tried again less and less often", "[unit]") {
+TEST_CASE("rpc: a refused connection is known at once, then tried again less and less often",
+          "[unit]") {
   RpcClientOptions options;
   options.retry_ms_min = 20;
   options.retry_ms_max = 40;
@@ -77,7 +78,8 @@ TEST_CASE("rpc: a server that comes back is found again", "[unit]") {
   options.port = bench.server->port();
   bench.hold = true;
   std::optional<Errc> code;
-  bench.client->call(bench.peer, beat(2), seconds(5), [&](Result<Message> r) { code = code_of(r); });
+  bench.client->call(bench.peer, beat(2), seconds(5),
+                     [&](Result<Message> r) { code = code_of(r); });
   REQUIRE(bench.run_until([&] { return bench.held.size() == 1; }));
   bench.server->close();
   REQUIRE(bench.run_until([&] { return code.has_value(); }));
@@ -117,9 +119,11 @@ TEST_CASE("rpc: removing a peer answers its calls only", "[unit]") {
   bench.hold = true;
   const RpcPeerId second = *bench.client->add_peer(bench.server->address());
   std::vector<Errc> codes;
-  bench.client->call(second, beat(1), seconds(5), [&](Result<Message> r) { codes.push_back(code_of(r)); });
+  bench.client->call(second, beat(1), seconds(5),
+                     [&](Result<Message> r) { codes.push_back(code_of(r)); });
   std::optional<uint64_t> number;
-  bench.client->call(bench.peer, beat(2), seconds(5), [&](Result<Message> r) { number = number_of(r); });
+  bench.client->call(bench.peer, beat(2), seconds(5),
+                     [&](Result<Message> r) { number = number_of(r); });
   REQUIRE(bench.run_until([&] { return bench.held.size() == 2; }));
   bench.client->remove_peer(second);
   bench.client->remove_peer(second);
@@ -219,7 +223,8 @@ TEST_CASE("rpc: a client closes on a peer that answers nonsense", "[unit]") {
   const RawSocket liar = RawSocket::listen();
   bench.peer = *bench.client->add_peer(liar.address());
   std::optional<Errc> code;
-  bench.client->call(bench.peer, beat(1), seconds(5), [&](Result<Message> r) { code = code_of(r); });
+  bench.client->call(bench.peer, beat(1), seconds(5),
+                     [&](Result<Message> r) { code = code_of(r); });
   REQUIRE(bench.run_until([&] { return bench.client->connected(bench.peer); }));
   const RawSocket connection = liar.accept();
   SECTION("garbage") { connection.send(std::vector<std::byte>(64, std::byte{0xee})); }
@@ -247,7 +252,8 @@ TEST_CASE("rpc: connections over the cap are closed, those before go on", "[unit
   REQUIRE(number_of(bench.call(beat(2))) == 2);
 }
 
-TEST_CASE("rpc: a silent connection is closed after the idle time, and made again when needed", "[unit]") {
+TEST_CASE("rpc: a silent connection is closed after the idle time, and made again when needed",
+          "[unit]") {
   RpcServerOptions options;
   options.idle_timeout_ms = 50;
   RpcBench bench(options);

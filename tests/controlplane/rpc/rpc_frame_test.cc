@@ -13,8 +13,9 @@ constexpr FrameHeader kHeader{0x00010203, 0x0a0b0c0d0e0f1011, MessageType::kTouc
 
 TEST_CASE("rpc_frame: a header has these bytes", "[unit]") {
   const auto bytes = encode_frame_header(kHeader);
-  const std::array<uint8_t, kFrameHeaderBytes> golden{0x03, 0x02, 0x01, 0x00, 0x11, 0x10, 0x0f, 0x0e,
-                                                      0x0d, 0x0c, 0x0b, 0x0a, 0x0b, 0x00, 0x02, 0x00};
+  const std::array<uint8_t, kFrameHeaderBytes> golden{0x03, 0x02, 0x01, 0x00, 0x11, 0x10,
+                                                      0x0f, 0x0e, 0x0d, 0x0c, 0x0b, 0x0a,
+                                                      0x0b, 0x00, 0x02, 0x00};
   for (size_t i = 0; i < golden.size(); ++i) REQUIRE(bytes[i] == std::byte{golden[i]});
   const FrameHeader header = *decode_frame_header(bytes, 1 << 20);
   REQUIRE(header.length_bytes == kHeader.length_bytes);

@@ -1,12 +1,11 @@
 #include "controlplane/rpc/rpc_loop.h"
 
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <memory>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
 #include <thread>
+#include <unistd.h>
 #include <vector>
 
 #include <catch2/catch.hpp>
@@ -30,7 +29,8 @@ void consume(int fd) {
   REQUIRE(::read(fd, &count, sizeof(count)) == sizeof(count));
 }
 
-TEST_CASE("rpc_loop: does nothing when there is nothing, and sleeps as long as it is told", "[unit]") {
+TEST_CASE("rpc_loop: does nothing when there is nothing, and sleeps as long as it is told",
+          "[unit]") {
   const auto loop = *RpcLoop::open();
   REQUIRE(loop->poll_once() == 0);
   const Nanos begin = monotonic_now();
@@ -102,7 +102,8 @@ TEST_CASE("rpc_loop: a watched eventfd calls back as long as it is readable", "[
   REQUIRE(calls == 3);
 }
 
-TEST_CASE("rpc_loop: an epoll descriptor can be watched, and unwatched from its callback", "[unit]") {
+TEST_CASE("rpc_loop: an epoll descriptor can be watched, and unwatched from its callback",
+          "[unit]") {
   const auto loop = *RpcLoop::open();
   const UniqueFd inner(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   const UniqueFd epoll(::epoll_create1(EPOLL_CLOEXEC));
