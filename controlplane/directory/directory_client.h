@@ -25,9 +25,11 @@ struct DirectoryClientOptions {
   Incarnation incarnation{};
   uint32_t replicas_count = 2;
   uint32_t batch_records_count = 1024;  ///< an update is sent when so many wait ...
-  uint32_t flush_delay_us = 1000;       ///< ... or the oldest has waited for so long
-  uint32_t queue_records_count =
-      65536;  ///< per holder; when full the queue is dropped and everything published again
+  /// ... or the oldest has waited for so long. Short: others see a page only after it, and while an
+  /// update is under way the next one gathers company by itself.
+  uint32_t flush_delay_us = 50;
+  /// Per holder; when full the queue is dropped and everything published again.
+  uint32_t queue_records_count = 65536;
   uint32_t call_timeout_ms = 1000;
   uint32_t retry_ms_min = 20;  ///< pause after a failed update, doubled up to
   uint32_t retry_ms_max = 1000;

@@ -12,16 +12,18 @@ namespace peercache {
 
 /// What a client pushes: an operation, or the request to cancel all operations of one ticket.
 struct LaneRequest {
-  OpRecord* op = nullptr;           ///< null for a cancel
+  OpRecord* op = nullptr;  ///< null for a cancel
   uint32_t cancel_ticket_index = 0;
   uint32_t cancel_ticket_generation_id = 0;
 };
 
-/// One client's pair of rings to one rail. Every pushed operation comes back exactly once through `completions`, with
-/// its status set and its local memory quiet.
+/// One client's pair of rings to one rail. Every pushed operation comes back exactly once through
+/// `completions`, with its status set and its local memory quiet.
 ///
-/// THREAD:     client pushes `requests` and pops `completions`; the thread that drives the rail does the reverse.
-/// INVARIANTS: (L1) completions can hold all operations of a client (limits::kOpsPerClient), so the rail never waits.
+/// THREAD:     client pushes `requests` and pops `completions`; the thread that drives the rail
+///             does the reverse.
+/// INVARIANTS: (L1) completions can hold all operations of a client (limits::kOpsPerClient), so the
+///             rail never waits.
 class Lane {
  public:
   Lane() : requests(limits::kLaneEntries), completions(limits::kOpsPerClient) {}
@@ -29,6 +31,8 @@ class Lane {
   SpscRing<LaneRequest> requests;
   SpscRing<OpRecord*> completions;
   WakeEvent* client_event = nullptr;  ///< BORROWS: the client's event; outlives the lane
+  /// Of the client's arena, where headers land; the client sets it before its first push
+  LocalKey landing_key{};
 };
 
 }  // namespace peercache

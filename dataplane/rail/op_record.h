@@ -16,12 +16,14 @@ enum class Validation : uint8_t {
   kHeader = 1,  ///< header READ after the data READ has completed
 };
 
-/// One operation of a batch while it is under way. Lives in its client's arena (which is registered memory, so that
-/// headers can land in it); lanes carry pointers to it.
+/// One operation of a batch while it is under way. Lives in its client's arena (which is registered
+/// memory, so that headers can land in it); lanes carry pointers to it.
 ///
-/// THREAD: the client's, except between push into a lane and pop of its completion: then the rail's.
+/// THREAD: the client's, except between push into a lane and pop of its completion: then the
+///         rail's.
 struct alignas(64) OpRecord {
-  // What is wanted. For READ `target` is the whole expectation; for WRITE and LOOKUP only region and offset count.
+  // What is wanted. For READ `target` is the whole expectation; for WRITE and LOOKUP only region
+  // and offset count.
   Location target;
 
   union {
@@ -39,10 +41,10 @@ struct alignas(64) OpRecord {
   uint16_t piece_count;
   OpKind kind;
   Validation validation;
-  OpStatus status;      ///< written by the rail before it returns the record
+  OpStatus status;  ///< written by the rail before it returns the record
   uint8_t attempt_count;
-  RailIndex rail;       ///< that carried it last
-  uint8_t cancelled;    ///< client-side only
+  RailIndex rail;     ///< that carried it last
+  uint8_t cancelled;  ///< client-side only
 
   SlotHeader landing;  ///< header as read after the bytes; valid when status is kOk or kStale
 };

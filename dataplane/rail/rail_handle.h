@@ -26,11 +26,12 @@ struct RailStats {
   RailState state = RailState::kUp;
 };
 
-/// A rail with its transport type erased: the virtuals run once per turn or a few times per process, never per
-/// operation.
+/// A rail with its transport type erased: the virtuals run once per turn or a few times per
+/// process, never per operation.
 ///
-/// THREAD: `poll_once` by the one thread that drives the rail (its own, or for a client-driven rail the client that owns
-///         the lane); `stats` and `state` by anyone; the others by the conductor before or while the rail runs.
+/// THREAD: `poll_once` by the one thread that drives the rail (its own, or for a client-driven rail
+///         the client that owns the lane); `stats` and `state` by anyone; the others by the
+///         conductor before or while the rail runs.
 class RailHandle {
  public:
   virtual ~RailHandle() = default;
@@ -38,7 +39,8 @@ class RailHandle {
   /// One turn of the loop: pull, post, flush, poll, complete. Returns the work done (0 = idle).
   virtual int poll_once(Nanos now) noexcept = 0;
 
-  /// Gives a client its ring pair. REQUIRES: before the first poll_once, or through the rail's command ring while running.
+  /// Gives a client its ring pair. REQUIRES: before the first poll_once, or through the rail's
+  /// command ring while running.
   virtual Result<Lane*> attach_lane(ClientIndex client, WakeEvent* client_event) = 0;
 
   /// Tells whether operations towards the peer can be posted on this rail.

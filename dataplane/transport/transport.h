@@ -26,17 +26,22 @@ struct MemorySpec {
 
 /// What a transport has to provide. One object per rail; monomorphised into `Rail<T>`.
 ///
-/// Cold half: called by the conductor or a helper while the rail runs; must not disturb the hot half (new peers and
-/// regions become visible to it by a release store). Hot half: called only by the thread that drives the rail; all
-/// `noexcept`, no lock, no allocation.
+/// Cold half: called by the conductor or a helper while the rail runs; must not disturb the hot
+/// half (new peers and regions become visible to it by a release store). Hot half: called only by
+/// the thread that drives the rail; all `noexcept`, no lock, no allocation.
 ///
-/// post:   accepts a prefix of the span and returns its length; a request that is wrong in itself (unknown peer,
-///         bounds) is accepted and completes with its error. Accepted requests complete exactly once.
-/// flush:  rings the doorbell for what was posted since the last call.
-/// poll:   makes progress and writes up to out.size() completions.
-/// fence:  asks that nothing in flight towards `peer` touches local memory any more; each such request still completes
-///         (kFlushed, or its true outcome if that came first). May take a while; poll() reports.
+/// post   accepts a prefix of the span and returns its length; a request that is wrong in itself
+///        (unknown peer, bounds) is accepted and completes with its error. Accepted requests
+///        complete exactly once.
+/// flush  rings the doorbell for what was posted since the last call.
+/// poll   makes progress and writes up to out.size() completions.
+/// fence  asks that nothing in flight towards `peer` touches local memory any more; each such
+///        request still completes (kFlushed, or its true outcome if that came first). May take a
+///        while; poll reports.
 /// A completion with any status means that the local memory of that request is quiet.
+///
+/// What else a rail makes use of where a transport has it (rail/rail.h): `kClientDriven`,
+/// `reaches`, `has_work`, `prepare_sleep` with `wait_fd`.
 template <class T>
 concept Transport = requires(T transport,
                              std::span<const WorkRequest> requests,

@@ -1,0 +1,399 @@
+#pragma once
+
+// Part of rail/rail.h: deadlines, cancels, fences, suspect peers and probes. Nothing here runs for
+// an operation that goes well.
+
+#include <algorithm>
+#include <span>
+
+#include "dataplane/rail/rail.h"
+
+namespace peercache {
+
+template <Transport T>
+int Rail<T>::run_timers() noexcept {
+  rail_.timers_due_at = Nanos::max();
+  const uint32_t posted_before = rail_.posted_count;
+  const Nanos next = std::min({expire_slots(), expire_backlogs(), probe_where_due()});
+  arm_timer(next);
+  if (rail_.timers_due_at != Nanos::max()) {
+    rail_.timers_due_at = std::max(rail_.timers_due_at, rail_.turn.now + kTimerPause);
+  }
+  return rail_.dirty_lanes_mask != 0 || rail_.posted_count != posted_before ? 1 : 0;
+}
+
+/// Ends or dooms what has expired; returns when the next one does.
+template <Transport T>
+Nanos Rail<T>::expire_slots() noexcept {
+  Nanos next = Nanos::max();
+  rail_.table.for_each_used([this, &next](uint16_t index, const InflightSlot& slot) {
+    role_.assert_held();
+    if (slot.doom != OpStatus::kPending || slot.phase == InflightPhase::kDropped) {
+      return;  // waits for its completion, or for its turn in the queue
+    }
+    if (slot.expires_at > rail_.turn.now) {
+      next = std::min(next, slot.expires_at);
+    } else if (slot.phase >= InflightPhase::kData) {
+      expire_posted(index);
+    } else {
+      stats_.timeouts.add();
+      end_early(index, OpStatus::kDeadline);
+    }
+  });
+  return next;
+}
+
+template <Transport T>
+void Rail<T>::expire_posted(uint16_t index) noexcept {
+  InflightSlot& slot = rail_.table[index];
+  const PeerIndex peer = slot.peer;
+  slot.doom = OpStatus::kDeadline;
+  if (slot.phase != InflightPhase::kProbe) {  // a probe is judged when it is back
+    stats_.timeouts.add();
+    const Nanos age = rail_.turn.now - slot.posted_at;
+    const Nanos enough =
+        std::min<Nanos>(operation_timeout_, std::chrono::milliseconds(options_.suspect_after_ms));
+    // A peer that has answered others meanwhile lost this one operation, but lives.
+    const bool silent = rail_.links[peer.value()].last_success_at <= slot.posted_at;
+    if (age >= enough && silent) {
+      suspect(peer);
+    }
+    if (age >= operation_timeout_ || (age >= enough && silent)) {
+      note_error(peer);
+    }
+  }
+  fence(peer);
+}
+
+template <Transport T>
+Nanos Rail<T>::expire_backlogs() noexcept {
+  Nanos next = Nanos::max();
+  for (uint32_t i = 0; i < rail_.lanes_count; ++i) {
+    RailLane& lane = *rail_.lanes[i];
+    if (lane.backlog_due_at <= rail_.turn.now) {
+      lane.backlog_due_at = Nanos::max();
+      lane.backlog.remove_if([this, &lane](OpRecord* op) {
+        role_.assert_held();
+        if (op->deadline_at <= rail_.turn.now) {
+          stats_.timeouts.add();
+          hand_back(lane, op, OpStatus::kDeadline);
+          return true;
+        }
+        lane.backlog_due_at = std::min(lane.backlog_due_at, op->deadline_at);
+        return false;
+      });
+    }
+    next = std::min(next, lane.backlog_due_at);
+  }
+  return next;
+}
+
+template <Transport T>
+void Rail<T>::cancel(RailLane& lane, const LaneRequest& request) noexcept {
+  const auto matches = [&request](const OpRecord& op) {
+    return op.ticket_index == request.cancel_ticket_index &&
+           op.ticket_generation_id == request.cancel_ticket_generation_id;
+  };
+  rail_.table.for_each_used([&](uint16_t index, InflightSlot& slot) {
+    role_.assert_held();
+    if (slot.op == nullptr || slot.lane_index != lane.index || !matches(*slot.op)) {
+      return;
+    }
+    if (slot.phase < InflightPhase::kData) {
+      end_early(index, OpStatus::kCancelled);
+    } else if (slot.doom == OpStatus::kPending) {
+      slot.doom = OpStatus::kCancelled;
+      fence(slot.peer);
+    }
+  });
+  lane.backlog.remove_if([&](OpRecord* op) {
+    role_.assert_held();
+    if (!matches(*op)) {
+      return false;
+    }
+    hand_back(lane, op, OpStatus::kCancelled);
+    return true;
+  });
+}
+
+/// Ends an operation that the transport does not have. If its slot is in a queue it is freed when
+/// it comes up there.
+template <Transport T>
+void Rail<T>::end_early(uint16_t index, OpStatus status) noexcept {
+  InflightSlot& slot = rail_.table[index];
+  PC_ASSERT(slot.phase < InflightPhase::kDropped, index, slot.phase);
+  if (slot.phase == InflightPhase::kHeld || slot.phase == InflightPhase::kHeaderHeld) {
+    finish(index, status);
+    return;
+  }
+  hand_back(*rail_.lanes[slot.lane_index], slot.op, status);
+  slot.op = nullptr;
+  slot.phase = InflightPhase::kDropped;
+}
+
+/// REQUIRES: something is posted towards the peer.
+template <Transport T>
+void Rail<T>::fence(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  PC_ASSERT(link.posted_count != 0, peer);
+  if (!link.fencing) {
+    link.fencing = true;  // (L3): so this one fence covers all that is posted until it is done
+    transport_->fence(peer);
+    stats_.fences.add();
+  }
+}
+
+/// All that was posted towards the peer is back.
+template <Transport T>
+void Rail<T>::fence_done(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  link.fencing = false;
+  if (link.state == LinkState::kLeaving) {
+    note_quiet(peer);
+    return;
+  }
+  release_held(peer);
+  arm_timer(rail_.turn.now);  // a probe may have waited for this
+}
+
+template <Transport T>
+void Rail<T>::release_held(PeerIndex peer) noexcept {
+  rail_.table.for_each_used([&](uint16_t index, InflightSlot& slot) {
+    role_.assert_held();
+    if (slot.peer != peer) {
+      return;
+    }
+    if (slot.phase == InflightPhase::kHeld) {
+      slot.phase = InflightPhase::kReady;
+      rail_.data_ready.push_back(index);
+    } else if (slot.phase == InflightPhase::kHeaderHeld) {
+      slot.phase = InflightPhase::kHeaderReady;
+      rail_.headers_ready.push_back(index);
+    }
+  });
+}
+
+template <Transport T>
+void Rail<T>::note_error(PeerIndex peer) noexcept {
+  rail_.health.on_error(peer, rail_.connected_count, rail_.turn.now);
+  note_state();
+}
+
+template <Transport T>
+void Rail<T>::note_state() noexcept {
+  const RailState state = rail_.health.state();
+  if (state == rail_.shown_state) {
+    return;
+  }
+  rail_.shown_state = state;
+  rail_.refuses_all = rail_.stopping || state == RailState::kDown;
+  // Relaxed is enough: a hint for striping; an operation that comes all the same is refused.
+  mailbox_.state.store(state, std::memory_order_relaxed);
+  tell(RailEventKind::kStateChanged, PeerIndex{0});
+  arm_timer(rail_.health.probe_due_at());
+}
+
+template <Transport T>
+void Rail<T>::add_trouble(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  if (!link.troubled) {
+    link.troubled = true;
+    rail_.troubled[rail_.troubled_count++] = peer;
+  }
+}
+
+/// Operations towards the peer end at once from now on, until a probe succeeds.
+template <Transport T>
+void Rail<T>::suspect(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  if (link.state != LinkState::kUp && link.state != LinkState::kTrial) {
+    return;
+  }
+  const Nanos shortest = std::chrono::milliseconds(options_.probe_backoff_ms_min);
+  const Nanos longest = std::chrono::milliseconds(options_.probe_backoff_ms_max);
+  const bool served_since = link.last_success_at > link.recovered_at;
+  link.backoff = served_since ? shortest : std::clamp(2 * link.backoff, shortest, longest);
+  link.state = LinkState::kSuspect;
+  link.probe_due_at = rail_.turn.now + link.backoff;
+  add_trouble(peer);
+  arm_timer(link.probe_due_at);
+  show(peer, LinkView::kRefusing);
+  tell(RailEventKind::kPeerSuspect, peer);
+  release_held(peer);  // to be refused
+}
+
+/// After an error that may have been of one operation only: a probe at once decides.
+template <Transport T>
+void Rail<T>::try_link(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  if (link.state != LinkState::kUp) {
+    return;
+  }
+  if (!link.probe.exists) {
+    suspect(peer);
+    return;
+  }
+  link.state = LinkState::kTrial;
+  link.probe_due_at = rail_.turn.now;
+  add_trouble(peer);
+  arm_timer(link.probe_due_at);
+  show(peer, LinkView::kRefusing);
+}
+
+template <Transport T>
+void Rail<T>::recover(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  const bool was_suspect = link.state == LinkState::kSuspect;
+  link.state = LinkState::kUp;
+  link.recovered_at = rail_.turn.now;
+  link.probe_due_at = Nanos::max();
+  show(peer, LinkView::kServing);
+  if (was_suspect) {
+    tell(RailEventKind::kPeerRecovered, peer);
+  }
+  release_held(peer);
+}
+
+/// Sends the probes that are due; returns when the next one is.
+template <Transport T>
+Nanos Rail<T>::probe_where_due() noexcept {
+  Nanos next = Nanos::max();
+  if (rail_.health.probe_due_at() <= rail_.turn.now) {
+    rail_.health.on_probe_posted(rail_.turn.now);
+    if (!probe_rail()) {
+      // Nobody to probe: the next operation decides.
+      rail_.health.on_probe_ok();
+      note_state();
+    }
+  }
+  next = std::min(next, rail_.health.probe_due_at());
+  for (uint32_t i = 0; i < rail_.troubled_count;) {
+    const PeerIndex peer = rail_.troubled[i];
+    PeerLink& link = rail_.links[peer.value()];
+    if (link.state != LinkState::kTrial && link.state != LinkState::kSuspect) {
+      link.troubled = false;
+      rail_.troubled[i] = rail_.troubled[--rail_.troubled_count];
+      continue;
+    }
+    next = std::min(next, probe_link(peer));
+    ++i;
+  }
+  return next;
+}
+
+/// The turn of one peer in trouble; returns when it wants the next one.
+template <Transport T>
+Nanos Rail<T>::probe_link(PeerIndex peer) noexcept {
+  PeerLink& link = rail_.links[peer.value()];
+  if (link.probing || link.fencing || rail_.health.state() == RailState::kDown) {
+    return Nanos::max();  // whatever ends that arms the timer
+  }
+  if (link.probe_due_at > rail_.turn.now) {
+    return link.probe_due_at;
+  }
+  if (!link.probe.exists) {
+    recover(peer);  // the next operation decides; its failure doubles the back-off
+    return Nanos::max();
+  }
+  return post_probe(peer) ? Nanos::max() : rail_.turn.now + kTimerPause;
+}
+
+/// Probes some connected peer. False if no peer can be probed.
+template <Transport T>
+bool Rail<T>::probe_rail() noexcept {
+  bool waits = false;
+  for (size_t i = 0; i < limits::kPeersMax; ++i) {
+    rail_.probe_cursor = static_cast<uint16_t>((rail_.probe_cursor + 1) % limits::kPeersMax);
+    const PeerLink& link = rail_.links[rail_.probe_cursor];
+    const bool connected = link.state != LinkState::kAbsent && link.state != LinkState::kLeaving;
+    if (!connected || !link.probe.exists) {
+      continue;
+    }
+    waits = waits || link.probing || link.fencing;
+    if (!link.probing && !link.fencing && post_probe(PeerIndex(rail_.probe_cursor))) {
+      return true;
+    }
+  }
+  return waits;
+}
+
+template <Transport T>
+bool Rail<T>::post_probe(PeerIndex peer) noexcept {
+  if (rail_.probes_count == kProbesMax || rail_.table.free_count() == 0) {
+    return false;
+  }
+  const auto landing = static_cast<uint32_t>(std::countr_one(rail_.landings_used_mask));
+  PeerLink& link = rail_.links[peer.value()];
+  const uint16_t index = rail_.table.acquire();
+  InflightSlot& slot = rail_.table[index];
+  slot.op = nullptr;
+  slot.posted_at = rail_.turn.now;
+  slot.expires_at = rail_.turn.now + std::chrono::milliseconds(options_.probe_timeout_ms);
+  slot.header_piece = LocalPiece{reinterpret_cast<std::byte*>(&rail_.probe_landings[landing]),
+                                 sizeof(SlotHeader), rail_.probe_key};
+  slot.length_bytes = 0;
+  slot.peer = peer;
+  slot.lane_index = static_cast<uint8_t>(landing);
+  slot.phase = InflightPhase::kProbe;
+  slot.doom = OpStatus::kPending;
+  WorkRequest request;
+  request.cookie_id = rail_.table.new_cookie(index);
+  request.remote_offset_bytes = 0;
+  request.pieces = &slot.header_piece;
+  request.length_bytes = sizeof(SlotHeader);
+  request.peer = peer;
+  request.region = link.probe.region;
+  request.piece_count = 1;
+  request.kind = OpKind::kRead;
+  request.flags_id = 0;
+  if (transport_->post(std::span<const WorkRequest>(&request, 1)) == 0) {
+    rail_.table.release(index);
+    return false;
+  }
+  transport_->flush();
+  rail_.landings_used_mask |= 1U << landing;
+  ++rail_.probes_count;
+  ++rail_.posted_count;
+  ++link.posted_count;
+  link.probing = true;
+  arm_timer(slot.expires_at);
+  return true;
+}
+
+template <Transport T>
+void Rail<T>::probe_ended(uint16_t index, ProbeOutcome outcome) noexcept {
+  const InflightSlot& slot = rail_.table[index];
+  const PeerIndex peer = slot.peer;
+  PeerLink& link = rail_.links[peer.value()];
+  rail_.landings_used_mask &= ~(1U << slot.lane_index);
+  --rail_.probes_count;
+  link.probing = false;
+  rail_.table.release(index);
+  arm_timer(rail_.turn.now);
+  const bool troubled = link.state == LinkState::kTrial || link.state == LinkState::kSuspect;
+  if (outcome == ProbeOutcome::kUndecided) {
+    link.probe_due_at = troubled ? rail_.turn.now : Nanos::max();
+    return;
+  }
+  if (outcome == ProbeOutcome::kFailed) {
+    note_error(peer);
+    if (link.state == LinkState::kSuspect) {
+      link.state = LinkState::kTrial;  // so that suspect() takes it and doubles the pause
+    }
+    suspect(peer);
+    return;
+  }
+  if (rail_.health.state() == RailState::kDown) {
+    rail_.health.on_probe_ok();
+    note_state();
+    for (uint32_t i = 0; i < rail_.troubled_count; ++i) {
+      // the rail was to blame
+      rail_.links[rail_.troubled[i].value()].probe_due_at = rail_.turn.now;
+    }
+  }
+  if (troubled) {
+    recover(peer);
+  }
+}
+
+}  // namespace peercache

@@ -1,0 +1,6 @@
+#pragma once
+
+// Every transport that has to behave alike: a fixture joins this list and all cases run over it.
+#include "tests/conformance/sim_fixture.h"
+
+#define PC_TRANSPORT_FIXTURES peercache::test::SimFixture
