@@ -71,7 +71,7 @@ FILE_MAY_USE = {"dataplane/rail/make_rail.cc": KINDS, "dataplane/rail/make_rail.
 # library: (its includes, the files that may include them)
 LIBRARIES = {
     "fmt": (r"fmt/", r"dataplane/base/(log\.h|log\.cc|error\.cc|fmt_impl\.cc)$"),
-    "xxHash": (r"xxh", r"dataplane/base/key\.cc$"),
+    "xxHash": (r"xxh", r"dataplane/base/(key|stream_hash)\.cc$"),
     "libibverbs": (r"infiniband/(?!mlx5dv)|rdma/", r"dataplane/transport/(verbs|mlx5)/"),
     "libmlx5": (r"infiniband/mlx5dv", r"dataplane/transport/mlx5/"),
     "CUDA": (r"cuda", r"gpu/"),

@@ -39,7 +39,7 @@ void run_case(const PerfOptions& options, uint32_t object_bytes) {
   row.unit = "us";
   row.higher_is_better = false;
   row.ceiling_name = "the same without validation";
-  const uint64_t region_bytes = options.smoke ? 64ULL << 20 : 1ULL << 30;
+  const uint64_t region_bytes = options.smoke ? 160ULL * object_bytes : 1ULL << 30;
   ShmSetup setup({.region_bytes = region_bytes, .object_bytes = object_bytes});
   std::vector<std::byte> to(256ULL << 20);
   std::vector<LocalPiece> pieces;

@@ -73,7 +73,7 @@ void read_case(const PerfOptions& options, uint32_t object_bytes, double budget)
   row.budget_ratio = budget;
   const bool small = object_bytes <= 4096;
   row.ceiling_name = small ? "memcpy" : "faster of memcpy and streaming copy";
-  ShmSetup setup({.region_bytes = options.smoke ? 64ULL << 20 : 1ULL << 30, .object_bytes = object_bytes});
+  ShmSetup setup({.region_bytes = options.smoke ? 160ULL * object_bytes : 1ULL << 30, .object_bytes = object_bytes});
   const uint64_t to_bytes = options.smoke ? 32ULL << 20 : 512ULL << 20;
   std::byte* to = take_memory(to_bytes);
   Plan plan = make_plan(setup, to, to_bytes, object_bytes);
