@@ -40,7 +40,7 @@ Plan make_plan(const ShmSetup& setup, std::byte* to, uint64_t to_bytes, uint32_t
   Plan plan;
   plan.pieces.reserve(objects.size() * kPieces);
   const uint32_t half = object_bytes / kPieces;
-  for (size_t i = 0; i + kBatch <= objects.size(); ++i) {
+  for (size_t i = 0; i < objects.size(); ++i) {
     std::byte* page = to + uint64_t{pages[i % pages.size()]} * object_bytes;
     for (size_t p = 0; p < kPieces; ++p) {
       plan.pieces.push_back({page + p * half, half, LocalKey(0)});
