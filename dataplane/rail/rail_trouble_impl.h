@@ -175,6 +175,9 @@ void Rail<T>::release_held(PeerIndex peer) noexcept {
 
 template <Transport T>
 void Rail<T>::note_error(PeerIndex peer) noexcept {
+  if constexpr (detail::KnowsPeers<T>) {
+    return;  // there is no link that could be down
+  }
   rail_.health.on_error(peer, rail_.connected_count, rail_.turn.now);
   note_state();
 }
@@ -205,6 +208,9 @@ void Rail<T>::add_trouble(PeerIndex peer) noexcept {
 /// Operations towards the peer end at once from now on, until a probe succeeds.
 template <Transport T>
 void Rail<T>::suspect(PeerIndex peer) noexcept {
+  if constexpr (detail::KnowsPeers<T>) {
+    return;  // the transport says who is lost; memory of a peer that stands still can be read
+  }
   PeerLink& link = rail_.links[peer.value()];
   if (link.state != LinkState::kUp && link.state != LinkState::kTrial) {
     return;
@@ -376,7 +382,9 @@ void Rail<T>::probe_ended(uint16_t index, ProbeOutcome outcome) noexcept {
     return;
   }
   if (outcome == ProbeOutcome::kFailed) {
-    note_error(peer);
+    if (link.state != LinkState::kLeaving) {
+      note_error(peer);
+    }
     if (link.state == LinkState::kSuspect) {
       link.state = LinkState::kTrial;  // so that suspect() takes it and doubles the pause
     }
