@@ -11,6 +11,7 @@
 #include "bindings/bind_keys.h"
 #include "bindings/buffer_view.h"
 #include "bindings/call_gate.h"
+#include "bindings/node_docs.h"
 #include "controlplane/config/options_load.h"
 
 namespace py = pybind11;
@@ -264,17 +265,18 @@ void bind_node(py::module_& module) {
   const auto no_timeout = py::arg("timeout") = py::none();
   py::class_<PythonNode>(module, "Node", "A node; see peercache.Node, which adds the options.")
       .def(py::init(&open_node), py::arg("options_json"), py::arg("namespace"))
-      .def("put", &put, py::arg("keys"), py::arg("buffers"), py::kw_only(),
+      .def("put", &put, docs::kPut, py::arg("keys"), py::arg("buffers"), py::kw_only(),
            py::arg("parent") = py::none(), py::arg("first_position") = 0, py::arg("chained") = true,
            no_timeout)
-      .def("get", &get, py::arg("keys"), py::arg("buffers"), py::kw_only(), no_timeout)
-      .def("exists", &exists, py::arg("keys"), py::kw_only(), no_timeout)
-      .def("remove", &remove, py::arg("keys"), py::kw_only(), no_timeout)
-      .def("clear", &clear, py::kw_only(), no_timeout)
-      .def("flush", &flush, py::kw_only(), no_timeout)
-      .def("prepare_length", &prepare_length, py::arg("length_bytes"))
-      .def("stats", [](PythonNode& self) { return stats_dict(*self.node); })
-      .def("close", &close)
+      .def("get", &get, docs::kGet, py::arg("keys"), py::arg("buffers"), py::kw_only(), no_timeout)
+      .def("exists", &exists, docs::kExists, py::arg("keys"), py::kw_only(), no_timeout)
+      .def("remove", &remove, docs::kRemove, py::arg("keys"), py::kw_only(), no_timeout)
+      .def("clear", &clear, docs::kClear, py::kw_only(), no_timeout)
+      .def("flush", &flush, docs::kFlush, py::kw_only(), no_timeout)
+      .def("prepare_length", &prepare_length, docs::kPrepareLength, py::arg("length_bytes"))
+      .def(
+          "stats", [](PythonNode& self) { return stats_dict(*self.node); }, docs::kStats)
+      .def("close", &close, docs::kClose)
       .def_property_readonly("node_id", [](PythonNode& self) { return self.node->node_id(); })
       .def_property_readonly("control_address",
                              [](PythonNode& self) { return self.node->control_address(); })

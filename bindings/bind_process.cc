@@ -82,6 +82,9 @@ void set_level(std::string_view name) {
                                    "\", known are debug, info, warning, error, off");
 }
 
+/// Goes the way of every message of the core.
+void write_log(std::string_view text) { PC_LOG_INFO("{}", text); }
+
 /// Called once, at exit, while Python still runs: afterwards no thread of ours enters the
 /// interpreter.
 bool shut_down(double seconds) {
@@ -119,6 +122,7 @@ void bind_process(py::module_& module) {
              "to standard error.");
   module.def("_set_log_level", &set_level, py::arg("level"),
              "Drops records below this level before they are made.");
+  module.def("_write_log", &write_log, py::arg("text"), "Writes an info record to the C++ log.");
   module.def("_shutdown", &shut_down, py::arg("seconds"),
              "Closes all nodes, brings back threads inside calls and takes the log handler out. "
              "Says whether all did.");

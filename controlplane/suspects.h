@@ -38,11 +38,13 @@ struct SuspectAction {
   Nanos timeout{0};
 };
 
-/// Which peers are suspect: after one time-out or transport error, until a background probe over the path that failed
-/// succeeds. Pure: reports and time in, actions out; the flag that operations look at is PeerDirectory's.
+/// Which peers are suspect: after one time-out or transport error, until a background probe over
+/// the path that failed succeeds. Pure: reports and time in, actions out; the flag that operations
+/// look at is PeerDirectory's.
 ///
 /// THREAD:     the conductor's.
-/// INVARIANTS: (S1) kMark and kClear of a peer alternate. (S2) at most one probe per path is under way.
+/// INVARIANTS: (S1) kMark and kClear of a peer alternate. (S2) at most one probe per path is under
+/// way.
 class Suspects {
  public:
   explicit Suspects(const SuspectsOptions& options) : options_(options) {}

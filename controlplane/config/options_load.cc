@@ -6,11 +6,12 @@
 #include <charconv>
 #include <cstdint>
 #include <limits>
-#include <nlohmann/json.hpp>
 #include <set>
 #include <span>
 #include <utility>
 #include <vector>
+
+#include <nlohmann/json.hpp>
 
 #include "controlplane/config/options_validate.h"
 
@@ -40,7 +41,7 @@ class Faults {
   std::string text_;
 };
 
-// --- readers of one value -----------------------------------------------------------------------------------------------
+// --- readers of one value ----------------------------------------------------------------------
 
 void read(const char* key, const Json& value, std::string& to, Faults& faults) {
   if (!value.is_string()) return faults.wrong(key, value, "a string");
@@ -120,7 +121,7 @@ void read_size(const char* key, const Json& value, uint64_t& to, Faults& faults)
   faults.wrong(key, value, "bytes, or a text such as \"4gb\" (kb, mb, gb, tb: powers of 1024)");
 }
 
-// --- keys ---------------------------------------------------------------------------------------------------------------
+// --- keys --------------------------------------------------------------------------------------
 
 struct Key {
   const char* name;
@@ -128,12 +129,15 @@ struct Key {
 };
 
 template <auto kField>
-constexpr auto plain = [](const char* key, const Json& value, NodeOptions& options,
-                          Faults& faults) { read(key, value, options.*kField, faults); };
+constexpr auto plain =
+    [](const char* key, const Json& value, NodeOptions& options, Faults& faults) {
+      read(key, value, options.*kField, faults);
+    };
 
 template <auto kField>
-constexpr auto size = [](const char* key, const Json& value, NodeOptions& options,
-                         Faults& faults) { read_size(key, value, options.*kField, faults); };
+constexpr auto size = [](const char* key, const Json& value, NodeOptions& options, Faults& faults) {
+  read_size(key, value, options.*kField, faults);
+};
 
 constexpr Key kKeys[] = {
     {"node_id", plain<&NodeOptions::node_id>},
@@ -234,10 +238,10 @@ Result<uint64_t, std::string> parse_size_bytes(std::string_view text) {
   for (const char* c = end; c != text.data() + text.size(); ++c) {
     if (*c != ' ') unit += static_cast<char>(std::tolower(static_cast<unsigned char>(*c)));
   }
-  static constexpr std::pair<const char*, uint32_t> kUnits[] = {
-      {"", 0}, {"b", 0}, {"kb", 10}, {"mb", 20}, {"gb", 30}, {"tb", 40}};
-  const auto* found =
-      std::find_if(std::begin(kUnits), std::end(kUnits), [&](const auto& u) { return unit == u.first; });
+  static constexpr std::pair<const char*, uint32_t> kUnits[] = {{"", 0},    {"b", 0},   {"kb", 10},
+                                                                {"mb", 20}, {"gb", 30}, {"tb", 40}};
+  const auto* found = std::find_if(std::begin(kUnits), std::end(kUnits),
+                                   [&](const auto& u) { return unit == u.first; });
   if (error != std::errc{} || found == std::end(kUnits) ||
       number > (std::numeric_limits<uint64_t>::max() >> found->second)) {
     return Unexpected<std::string>("\"" + std::string(text.substr(0, 40)) + "\" is not a size");

@@ -85,8 +85,7 @@ std::vector<std::string> validate_options(const NodeOptions& options) {
   }
   check_range(faults, "pool_bytes", options.pool_bytes, options.granule_bytes, kPetabyte);
   check_range(faults, "memory_headroom_bytes", options.memory_headroom_bytes, 0, kPetabyte);
-  check_range(faults, "directory_objects_max", options.directory_objects_max, 0,
-              uint64_t{1} << 40);
+  check_range(faults, "directory_objects_max", options.directory_objects_max, 0, uint64_t{1} << 40);
   check_range(faults, "directory_replicas", options.directory_replicas, 1,
               limits::kDirectoryReplicasMax);
   check_range(faults, "vnodes", options.vnodes, 1, 1024);

@@ -21,12 +21,12 @@ DirectoryClient::DirectoryClient(const DirectoryClientOptions& options,
                                  std::shared_ptr<const HashRing> ring)
     : options_(options), ring_(std::move(ring)), holders_(ring_->holder_count()) {
   PC_ASSERT(options_.batch_records_count > 0 &&
-            options_.batch_records_count <= message_limits::kRecordsMax,
+                options_.batch_records_count <= message_limits::kRecordsMax,
             options_.batch_records_count);
   PC_ASSERT(options_.queue_records_count >= 16, options_.queue_records_count);
 }
 
-// --- events -------------------------------------------------------------------------------------------------------------
+// --- events ------------------------------------------------------------------------------------
 
 void DirectoryClient::on_published(const Location& location) {
   ++number_;
@@ -112,7 +112,7 @@ void DirectoryClient::clear_queue(Holder& holder) {
   holder.places.clear();
 }
 
-// --- holders ------------------------------------------------------------------------------------------------------------
+// --- holders -----------------------------------------------------------------------------------
 
 void DirectoryClient::holder_up(uint32_t holder_index, Incarnation incarnation, Nanos now) {
   Holder& holder = holders_.at(holder_index);
@@ -146,14 +146,15 @@ void DirectoryClient::holder_down(uint32_t holder_index) {
   holder.republish_left_count = 0;
 }
 
-// --- publishing again ---------------------------------------------------------------------------------------------------
+// --- publishing again --------------------------------------------------------------------------
 
 void DirectoryClient::start_republish(Holder& holder) {
   holder.republishing = true;
   holder.republish_left_count = kWholeIndex;
 }
 
-/// True if somebody is published to again, and all of those have room: one cursor serves all, the slowest decides.
+/// True if somebody is published to again, and all of those have room: one cursor serves all, the
+/// slowest decides.
 bool DirectoryClient::can_republish() const {
   bool wanted = false;
   for (const Holder& holder : holders_) {
@@ -210,7 +211,7 @@ void DirectoryClient::end_republish_if_done(Holder& holder) {
   }
 }
 
-// --- updates ------------------------------------------------------------------------------------------------------------
+// --- updates -----------------------------------------------------------------------------------
 
 void DirectoryClient::build_update(Holder& holder) {
   auto update = std::make_shared<DirectoryUpdateMessage>();
@@ -302,15 +303,20 @@ bool DirectoryClient::settle(Holder& holder, const DirectoryUpdateReplyMessage& 
   uint64_t refused_count = 0;
   for (const UpdateOutcome outcome : reply.outcomes) {
     switch (outcome) {
-      case UpdateOutcome::kUnknownSender: return false;  // our hello is on its way
+      case UpdateOutcome::kUnknownSender:
+        return false;  // our hello is on its way
       case UpdateOutcome::kNotOwner:
       case UpdateOutcome::kBadRecord:
       case UpdateOutcome::kStaleUpdate:
-      case UpdateOutcome::kNotHolder: ++refused_count; break;
+      case UpdateOutcome::kNotHolder:
+        ++refused_count;
+        break;
       case UpdateOutcome::kApplied:
       case UpdateOutcome::kAppliedDropped:
       case UpdateOutcome::kStaleSequence:
-      case UpdateOutcome::kNotFound: ++acknowledged_count; break;
+      case UpdateOutcome::kNotFound:
+        ++acknowledged_count;
+        break;
     }
   }
   stats_.acknowledged_count += acknowledged_count;
@@ -319,12 +325,12 @@ bool DirectoryClient::settle(Holder& holder, const DirectoryUpdateReplyMessage& 
 }
 
 void DirectoryClient::retry_later(Holder& holder, Nanos now) {
-  holder.retry = std::clamp(holder.retry * 2, millis(options_.retry_ms_min),
-                            millis(options_.retry_ms_max));
+  holder.retry =
+      std::clamp(holder.retry * 2, millis(options_.retry_ms_min), millis(options_.retry_ms_max));
   holder.retry_at = now + holder.retry;
 }
 
-// --- what was acknowledged ----------------------------------------------------------------------------------------------
+// --- what was acknowledged ---------------------------------------------------------------------
 
 uint64_t DirectoryClient::flush_target() {
   for (Holder& holder : holders_) holder.flush_now = holder.live && !holder.queue.empty();

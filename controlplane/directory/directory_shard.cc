@@ -9,8 +9,8 @@
 namespace peercache {
 
 Bytes DirectoryShard::bytes_for(uint64_t objects_count, uint32_t replicas_count) {
-  // Four records per bucket at a load of 0.6: 2.4, so 106.7 bytes per record and 213 per object with two replicas. Two
-  // random buckets then overflow on 0.035 % of inserts.
+  // Four records per bucket at a load of 0.6: 2.4, so 106.7 bytes per record and 213 per object
+  // with two replicas. Two random buckets then overflow on 0.035 % of inserts.
   PC_ASSERT(objects_count < (uint64_t{1} << 48), objects_count);
   const uint64_t records_count = objects_count * replicas_count;
   const uint64_t buckets_count = (records_count * 10 + 23) / 24;
@@ -22,7 +22,7 @@ Result<DirectoryShard> DirectoryShard::open(std::byte* memory, Bytes length) {
   return DirectoryShard(table);
 }
 
-// --- updates ------------------------------------------------------------------------------------------------------------
+// --- updates -----------------------------------------------------------------------------------
 
 DirectoryUpdateReplyMessage DirectoryShard::apply(const DirectoryUpdateMessage& update,
                                                   const View& view) {
@@ -71,9 +71,12 @@ UpdateOutcome DirectoryShard::apply_put(const Location& record,
   }
   switch (table_.insert(record).outcome) {
     case BucketTable::InsertOutcome::kInserted:
-    case BucketTable::InsertOutcome::kReplaced: return UpdateOutcome::kApplied;
-    case BucketTable::InsertOutcome::kStaleSequence: return UpdateOutcome::kStaleSequence;
-    case BucketTable::InsertOutcome::kDroppedOldest: return UpdateOutcome::kAppliedDropped;
+    case BucketTable::InsertOutcome::kReplaced:
+      return UpdateOutcome::kApplied;
+    case BucketTable::InsertOutcome::kStaleSequence:
+      return UpdateOutcome::kStaleSequence;
+    case BucketTable::InsertOutcome::kDroppedOldest:
+      return UpdateOutcome::kAppliedDropped;
   }
   PC_UNREACHABLE();
 }
@@ -121,7 +124,7 @@ uint64_t DirectoryShard::report_missing(std::span<const Location> locations) {
   return deleted_count;
 }
 
-// --- lookups ------------------------------------------------------------------------------------------------------------
+// --- lookups -----------------------------------------------------------------------------------
 
 DirectoryLookupReplyMessage DirectoryShard::lookup(std::span<const Key128> keys, const View& view) {
   DirectoryLookupReplyMessage reply;
@@ -153,7 +156,7 @@ void drop_dead(LookupResult& result, const View& view) noexcept {
   result.count = kept_count;
 }
 
-// --- purging ------------------------------------------------------------------------------------------------------------
+// --- purging -----------------------------------------------------------------------------------
 
 void DirectoryShard::purge(NodeId node, Incarnation incarnation) {
   for (Purge& purge : purges_) {

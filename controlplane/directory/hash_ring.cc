@@ -14,8 +14,8 @@ namespace {
 
 constexpr size_t kPointsMax = size_t{1} << 20;
 
-/// Where a key stands on the ring. Mixed again: the table's bucket index is made of the same bits, and a shard would
-/// otherwise see only a part of their range.
+/// Where a key stands on the ring. Mixed again: the table's bucket index is made of the same bits,
+/// and a shard would otherwise see only a part of their range.
 uint64_t point_of(const Key128& key) noexcept {
   uint64_t x = key.low ^ (key.high * 0x9e3779b97f4a7c15ULL);
   x ^= x >> 32;

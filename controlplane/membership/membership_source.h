@@ -16,12 +16,14 @@ namespace peercache {
 /// THREAD:     any; a value.
 struct MembershipAction {
   enum class Kind : uint8_t {
-    kSendHello,       ///< send own_hello() to the member; answer with on_hello_result
-    kSendHeartbeat,   ///< send own_heartbeat() to the member; answer with on_heartbeat_result
-    kMemberUp,        ///< `node`, `incarnation` answered; also after kDown and kSuspect
-    kMemberSuspect,   ///< silent, or its connection broke
-    kMemberDown,      ///< `node`, `incarnation` is dead (it left, its process is gone, or its TTL has passed)
-    kMemberReplaced,  ///< `node`, `incarnation` is dead for good: another incarnation took its place
+    kSendHello,      ///< send own_hello() to the member; answer with on_hello_result
+    kSendHeartbeat,  ///< send own_heartbeat() to the member; answer with on_heartbeat_result
+    kMemberUp,       ///< `node`, `incarnation` answered; also after kDown and kSuspect
+    kMemberSuspect,  ///< silent, or its connection broke
+    kMemberDown,  ///< `node`, `incarnation` is dead (it left, its process is gone, or its TTL has
+                  ///< passed)
+    kMemberReplaced,  ///< `node`, `incarnation` is dead for good: another incarnation took its
+                      ///< place
     kMemberRefused,   ///< a new text stands in the member's `refusal`: log it
   };
   Kind kind;
@@ -31,8 +33,9 @@ struct MembershipAction {
   Incarnation incarnation{};
 };
 
-/// Where the membership list comes from: the seam between the conductor and a static list, discovery by masters, or etcd.
-/// Sources are pure state machines: messages and time in, messages and events out.
+/// Where the membership list comes from: the seam between the conductor and a static list,
+/// discovery by masters, or etcd. Sources are pure state machines: messages and time in, messages
+/// and events out.
 ///
 /// THREAD:     the conductor's.
 class MembershipSource {
@@ -45,7 +48,8 @@ class MembershipSource {
   virtual const HelloMessage& own_hello() const = 0;
   virtual HeartbeatMessage own_heartbeat() const = 0;
 
-  /// A peer's message, and the reply to it. The caller fills in HeartbeatReplyMessage::purged_count.
+  /// A peer's message, and the reply to it. The caller fills in
+  /// HeartbeatReplyMessage::purged_count.
   virtual HelloReplyMessage on_hello(const HelloMessage& hello, Nanos now) = 0;
   virtual HeartbeatReplyMessage on_heartbeat(const HeartbeatMessage& heartbeat, Nanos now) = 0;
   virtual void on_leave(const LeaveMessage& leave, Nanos now) = 0;

@@ -11,14 +11,16 @@
 
 namespace peercache {
 
-/// Holds the current one of a series of immutable snapshots (views, rings, routes). A reader gets one that is whole and
-/// stays so for as long as it is kept; the writer replaces it without waiting for readers.
+/// Holds the current one of a series of immutable snapshots (views, rings, routes). A reader gets
+/// one that is whole and stays so for as long as it is kept; the writer replaces it without waiting
+/// for readers.
 ///
-/// THREAD:     get: any; set, retained_count, destructor: one writer (the destructor when all readers are gone).
-/// OWNS:       the current snapshot, and replaced ones until no reader can be in the middle of taking them.
-/// INVARIANTS: (V1) a box that a reader may still be looking into is not freed: a box is freed only after the writer, having
+/// THREAD:     get: any; set, retained_count, destructor: one writer (the destructor when all
+/// readers are gone). OWNS:       the current snapshot, and replaced ones until no reader can be in
+/// the middle of taking them. INVARIANTS: (V1) a box that a reader may still be looking into is not
+/// freed: a box is freed only after the writer, having
 ///             replaced it, saw no reader inside get().
-/// COST:       get: four locked instructions, no lock and no allocation. set: one allocation.
+/// COST:       get: three locked instructions, no lock and no allocation. set: one allocation.
 template <class T>
 class SnapshotCell {
  public:
@@ -35,10 +37,11 @@ class SnapshotCell {
 
   /// The current snapshot; null before the first set of a cell that began empty.
   [[nodiscard]] std::shared_ptr<const T> get() const noexcept {
-    // V1 seq_cst: meets V3 in set(). Either the writer's look sees this reader, or this reader sees the new box.
-    readers_.value.fetch_add(1, std::memory_order_seq_cst);
-    // V2 seq_cst: meets V4 in set(); what the box holds is visible.
-    std::shared_ptr<const T> snapshot = current_.load(std::memory_order_seq_cst)->snapshot;
+    // V1 acq_rel RMW: meets V3 in set(). Of two read-modify-writes of one word one comes first:
+    // the writer's, and then its new box is visible here; or this one, and the writer sees us.
+    readers_.value.fetch_add(1, std::memory_order_acq_rel);
+    // V2 acquire: meets V4 in set(); what the box holds is visible.
+    std::shared_ptr<const T> snapshot = current_.load(std::memory_order_acquire)->snapshot;
     // V5 release: meets V3 in set(); the box was copied from before it is freed.
     readers_.value.fetch_sub(1, std::memory_order_release);
     return snapshot;
@@ -48,15 +51,17 @@ class SnapshotCell {
   void set(std::shared_ptr<const T> snapshot) {
     auto box = std::make_unique<const Box>(Box{std::move(snapshot)});
     retired_.reserve(retired_.size() + 1);
-    // V4 seq_cst: meets V2 in get().
-    retired_.emplace_back(current_.exchange(box.release(), std::memory_order_seq_cst));
-    // V3 seq_cst: meets V1 and V5 in get(). None inside now: whoever enters later sees the new box.
-    if (readers_.value.load(std::memory_order_seq_cst) == 0) {
+    // V4 release: meets V2 in get(); the new box is whole. Acquire: only this thread ever wrote it.
+    retired_.emplace_back(current_.exchange(box.release(), std::memory_order_acq_rel));
+    // V3 acq_rel RMW: meets V1 and V5 in get(). None inside now: whoever enters later sees the new
+    // box, and whoever was inside has made its copy.
+    if (readers_.value.fetch_add(0, std::memory_order_acq_rel) == 0) {
       retired_.clear();
     }
   }
 
-  /// Boxes that wait for a moment without a reader in get(); they go with one of the next calls of set.
+  /// Boxes that wait for a moment without a reader in get(); they go with one of the next calls of
+  /// set.
   [[nodiscard]] uint64_t retained_count() const noexcept { return retired_.size(); }
 
  private:

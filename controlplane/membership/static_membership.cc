@@ -64,7 +64,7 @@ HeartbeatMessage StaticMembership::own_heartbeat() const {
   return {options_.self.node, options_.self.incarnation};
 }
 
-// --- entries ------------------------------------------------------------------------------------------------------------
+// --- entries -----------------------------------------------------------------------------------
 
 StaticMembership::Entry* StaticMembership::entry_of(NodeId node) {
   for (Entry& entry : entries_) {
@@ -143,8 +143,8 @@ void StaticMembership::refuse(Entry& entry, const std::string& text) {
 }
 
 void StaticMembership::emit(MembershipAction::Kind kind, const Entry& entry) {
-  pending_.push_back({kind, narrow<uint32_t>(&entry - entries_.data()), Nanos(0),
-                      entry.member.node, entry.member.incarnation});
+  pending_.push_back({kind, narrow<uint32_t>(&entry - entries_.data()), Nanos(0), entry.member.node,
+                      entry.member.incarnation});
 }
 
 void StaticMembership::publish_view() {
@@ -157,7 +157,7 @@ void StaticMembership::publish_view() {
   view_ = std::make_shared<const View>(epoch_, std::move(members));
 }
 
-// --- what peers say -----------------------------------------------------------------------------------------------------
+// --- what peers say ----------------------------------------------------------------------------
 
 HelloReplyMessage StaticMembership::on_hello(const HelloMessage& hello, Nanos now) {
   HelloReplyMessage reply{options_.terms, options_.self, {}};
@@ -196,7 +196,8 @@ void StaticMembership::greet(Entry& entry,
     return;
   }
   if (entry.member.node != from.node || entry.member.incarnation != from.incarnation) {
-    adopt(entry, from);  // the old incarnation is dead at once; the new one is up when it has answered us
+    adopt(entry,
+          from);  // the old incarnation is dead at once; the new one is up when it has answered us
   }
   if (entry.member.state != MemberState::kUp) call_soon(entry, now);
 }
@@ -235,7 +236,7 @@ void StaticMembership::on_peer_lost(NodeId node, Incarnation incarnation, Nanos 
   publish_view();
 }
 
-// --- what our calls bring ------------------------------------------------------------------------------------------------
+// --- what our calls bring ----------------------------------------------------------------------
 
 /// Empty if the member may be adopted.
 std::string StaticMembership::why_refused(const Entry& entry, const HelloReplyMessage& reply) {
@@ -292,10 +293,10 @@ void StaticMembership::on_heartbeat_result(uint32_t member_index,
   entry.call_under_way = false;
   if (!result) {
     call_failed(entry, result.error(), now);
-  } else if (result->node != entry.member.node ||
-             result->incarnation != entry.member.incarnation) {
-    // Another process answers at the address; who it is, a hello will say. If a hello of its own has told us
-    // during the call, the reply is of the incarnation before, and a hello does no harm.
+  } else if (result->node != entry.member.node || result->incarnation != entry.member.incarnation) {
+    // Another process answers at the address; who it is, a hello will say. If a hello of its own
+    // has told us during the call, the reply is of the incarnation before, and a hello does no
+    // harm.
     if (std::find(entry.ended.begin(), entry.ended.end(), result->incarnation) ==
         entry.ended.end()) {
       end_incarnation(entry, MembershipAction::Kind::kMemberReplaced);
@@ -339,10 +340,11 @@ void StaticMembership::call_failed(Entry& entry, const Error& error, Nanos now) 
   entry.next_call_at = again ? now : now + longer_pause(entry);
 }
 
-/// Doubled, between the limits, and up to a quarter shorter, so that a cluster does not beat in time.
+/// Doubled, between the limits, and up to a quarter shorter, so that a cluster does not beat in
+/// time.
 Nanos StaticMembership::longer_pause(Entry& entry) {
-  entry.pause = std::clamp(entry.pause * 2, millis(options_.retry_ms_min),
-                           millis(options_.retry_ms_max));
+  entry.pause =
+      std::clamp(entry.pause * 2, millis(options_.retry_ms_min), millis(options_.retry_ms_max));
   random_ ^= random_ << 13;
   random_ ^= random_ >> 7;
   random_ ^= random_ << 17;
@@ -357,7 +359,7 @@ void StaticMembership::call_soon(Entry& entry, Nanos now) {
   }
 }
 
-// --- time ---------------------------------------------------------------------------------------------------------------
+// --- time --------------------------------------------------------------------------------------
 
 void StaticMembership::check_silence(Entry& entry, Nanos now) {
   if (!is_up(entry)) return;

@@ -20,26 +20,30 @@ struct StaticMembershipOptions {
   std::vector<std::string> members;  ///< "host:port" of every node, this one included; empty: alone
   uint32_t heartbeat_interval_ms = 2000;
   uint32_t member_ttl_ms = 6000;
-  uint32_t call_timeout_ms = 1000;   ///< of one hello or heartbeat
-  uint32_t retry_ms_min = 100;       ///< pause before the next hello to a member that does not answer, doubled up to
+  uint32_t call_timeout_ms = 1000;  ///< of one hello or heartbeat
+  uint32_t retry_ms_min =
+      100;  ///< pause before the next hello to a member that does not answer, doubled up to
   uint32_t retry_ms_max = 2000;
-  uint64_t seed = 1;                 ///< of the jitter of retries
+  uint64_t seed = 1;  ///< of the jitter of retries
 };
 
-/// Membership from a fixed list of control addresses. Every member is greeted until it answers, for ever; then it gets
-/// heartbeats. A member is up as long as it answers *our* calls: what it sends us shows that it lives, but not that
-/// we reach it; so it only makes us ask sooner.
+/// Membership from a fixed list of control addresses. Every member is greeted until it answers, for
+/// ever; then it gets heartbeats. A member is up as long as it answers *our* calls: what it sends
+/// us shows that it lives, but not that we reach it; so it only makes us ask sooner.
 ///
-/// This node finds itself in the list by its own control address, or by greeting itself. Alone, or not in the list at
-/// all, it stands behind the list as one more member.
+/// This node finds itself in the list by its own control address, or by greeting itself. Alone, or
+/// not in the list at all, it stands behind the list as one more member.
 ///
 /// THREAD:     the conductor's.
-/// INVARIANTS: (M1) at most one call per member is under way. (M2) an incarnation that was replaced never comes back: its
-///             late messages are ignored. (M3) kMemberDown and kMemberReplaced follow a kMemberUp of the same incarnation.
+/// INVARIANTS: (M1) at most one call per member is under way. (M2) an incarnation that was replaced
+/// never comes back: its
+///             late messages are ignored. (M3) kMemberDown and kMemberReplaced follow a kMemberUp
+///             of the same incarnation.
 /// COST:       O(members) per step; a new View per change.
 class StaticMembership final : public MembershipSource {
  public:
-  /// Errors: kBadValue for an address that is none or a duplicate, kOutOfRange for more than limits::kPeersMax.
+  /// Errors: kBadValue for an address that is none or a duplicate, kOutOfRange for more than
+  /// limits::kPeersMax.
   static Result<std::unique_ptr<StaticMembership>> open(StaticMembershipOptions options, Nanos now);
 
   const HelloMessage& own_hello() const override { return own_hello_; }
@@ -68,11 +72,12 @@ class StaticMembership final : public MembershipSource {
   struct Entry {
     Member member;
     Nanos next_call_at{0};
-    Nanos heard_at{0};        ///< last answer to a call of ours
-    Nanos pause{0};           ///< before the next call, as long as calls fail
+    Nanos heard_at{0};  ///< last answer to a call of ours
+    Nanos pause{0};     ///< before the next call, as long as calls fail
     bool call_under_way = false;
-    bool call_again = false;  ///< something happened during the call: call again at once, should it fail
-    bool greeted = false;     ///< hello was answered in this incarnation: heartbeats from now on
+    bool call_again =
+        false;  ///< something happened during the call: call again at once, should it fail
+    bool greeted = false;  ///< hello was answered in this incarnation: heartbeats from now on
     std::vector<Incarnation> ended;  ///< the last few dead incarnations (M2)
   };
 
@@ -100,8 +105,8 @@ class StaticMembership final : public MembershipSource {
   StaticMembershipOptions options_;
   HelloMessage own_hello_;
   std::vector<Entry> entries_;
-  bool self_appended_ = false;              ///< the last entry is this node, which the list does not name
-  std::vector<MembershipAction> pending_;   ///< events since the last step
+  bool self_appended_ = false;  ///< the last entry is this node, which the list does not name
+  std::vector<MembershipAction> pending_;  ///< events since the last step
   std::shared_ptr<const View> view_;
   Epoch epoch_{0};
   bool changed_ = true;

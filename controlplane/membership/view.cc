@@ -9,16 +9,19 @@ namespace peercache {
 
 const char* to_string(MemberState state) noexcept {
   switch (state) {
-    case MemberState::kUnknown: return "unknown";
-    case MemberState::kUp: return "up";
-    case MemberState::kSuspect: return "suspect";
-    case MemberState::kDown: return "down";
+    case MemberState::kUnknown:
+      return "unknown";
+    case MemberState::kUp:
+      return "up";
+    case MemberState::kSuspect:
+      return "suspect";
+    case MemberState::kDown:
+      return "down";
   }
   return "invalid";
 }
 
-View::View(Epoch epoch, std::vector<Member> members)
-    : epoch_(epoch), members_(std::move(members)) {
+View::View(Epoch epoch, std::vector<Member> members) : epoch_(epoch), members_(std::move(members)) {
   table_.assign(std::bit_ceil(2 * members_.size() + 1), kNobody);
   const size_t mask = table_.size() - 1;
   for (uint32_t i = 0; i < members_.size(); ++i) {
@@ -55,10 +58,14 @@ Liveness View::liveness(NodeId node, Incarnation incarnation) const noexcept {
   if (member == nullptr) return Liveness::kUnknown;
   if (member->incarnation != incarnation) return Liveness::kDead;
   switch (member->state) {
-    case MemberState::kUnknown: return Liveness::kUnknown;
-    case MemberState::kUp: return Liveness::kLive;
-    case MemberState::kSuspect: return Liveness::kSuspect;
-    case MemberState::kDown: return Liveness::kDead;
+    case MemberState::kUnknown:
+      return Liveness::kUnknown;
+    case MemberState::kUp:
+      return Liveness::kLive;
+    case MemberState::kSuspect:
+      return Liveness::kSuspect;
+    case MemberState::kDown:
+      return Liveness::kDead;
   }
   return Liveness::kUnknown;
 }

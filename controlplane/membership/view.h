@@ -42,7 +42,8 @@ enum class Liveness : uint8_t {
   kDead = 3,  ///< another incarnation is known for the node, or it is down
 };
 
-/// The membership list as one node sees it, at one moment. Members stand in the order of their configuration.
+/// The membership list as one node sees it, at one moment. Members stand in the order of their
+/// configuration.
 ///
 /// THREAD:     immutable after construction; readers get it from a SnapshotCell.
 /// INVARIANTS: (V1) at most one member per node id.

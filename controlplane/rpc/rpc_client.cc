@@ -3,8 +3,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "controlplane/wire/host_port.h"
 #include "controlplane/rpc/rpc_peer.h"
+#include "controlplane/wire/host_port.h"
 #include "controlplane/wire/message_codec.h"
 
 namespace peercache {
@@ -58,9 +58,8 @@ void RpcClient::call(RpcPeerId peer, const Message& message, Nanos timeout, RpcR
   PC_ASSERT(timeout > Nanos(0), timeout);
   ++state_->stats->calls_count;
   if (state_->closed) {
-    state_->loop.post([fn = std::move(on_reply)] {
-      fn(make_error(Errc::kClosed, "the rpc client is closed"));
-    });
+    state_->loop.post(
+        [fn = std::move(on_reply)] { fn(make_error(Errc::kClosed, "the rpc client is closed")); });
     return;
   }
   state_->peer(peer).call(message, timeout, std::move(on_reply));

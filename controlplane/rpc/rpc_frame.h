@@ -15,8 +15,8 @@ inline constexpr size_t kFrameHeaderBytes = 16;
 /// What a frame is for.
 enum class FrameFlag : uint16_t { kRequest = 0, kReply = 1, kOneWay = 2 };
 
-/// Begins every frame on a control connection: [u32 length][u64 request id][u16 type][u16 flags], little-endian; `length`
-/// counts the body that follows.
+/// Begins every frame on a control connection: [u32 length][u64 request id][u16 type][u16 flags],
+/// little-endian; `length` counts the body that follows.
 ///
 /// THREAD:     any; a value.
 struct FrameHeader {

@@ -1,15 +1,15 @@
 #include "controlplane/rpc/rpc_frame_stream.h"
 
+#include <algorithm>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <sys/socket.h>
+#include <utility>
 
-#include <algorithm>
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/use_awaitable.hpp>
 #include <boost/asio/write.hpp>
-#include <utility>
 
 #include "dataplane/base/clock.h"
 
@@ -41,7 +41,8 @@ void FrameStream::set_socket_options() {
   boost::system::error_code ignored;  // an option that is refused costs speed or patience only
   socket_.set_option(asio::ip::tcp::no_delay(true), ignored);
   socket_.set_option(asio::socket_base::keep_alive(true), ignored);
-  // A host that lost its power acknowledges nothing; the kernel's default would wait some 15 minutes.
+  // A host that lost its power acknowledges nothing; the kernel's default would wait some 15
+  // minutes.
   const unsigned user_timeout_ms = 10000;
   ::setsockopt(socket_.native_handle(), IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout_ms,
                sizeof(user_timeout_ms));
@@ -102,8 +103,8 @@ Result<void> FrameStream::send(FrameHeader header, std::span<const std::byte> bo
   const auto head = encode_frame_header(header);
   waiting_.insert(waiting_.end(), head.begin(), head.end());
   waiting_.insert(waiting_.end(), body.begin(), body.end());
-  // Asio tries the write at once, so that a last message ("leave") is with the kernel before a close, unless the peer
-  // does not read.
+  // Asio tries the write at once, so that a last message ("leave") is with the kernel before a
+  // close, unless the peer does not read.
   if (!write_under_way_) write_more();
   return {};
 }

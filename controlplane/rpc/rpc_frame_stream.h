@@ -1,12 +1,13 @@
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
+
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
 
 #include "controlplane/rpc/rpc_frame.h"
 #include "dataplane/base/result.h"
@@ -24,7 +25,8 @@ struct Frame {
 ///
 /// THREAD:     the loop's.
 /// OWNS:       the socket and its buffers.
-/// INVARIANTS: (F1) at most `send_queue_bytes_max` wait to be written. (F2) a body's buffer grows as its bytes arrive, in
+/// INVARIANTS: (F1) at most `send_queue_bytes_max` wait to be written. (F2) a body's buffer grows
+/// as its bytes arrive, in
 ///             steps: announcing a large frame costs a peer as much as it costs us.
 class FrameStream : public std::enable_shared_from_this<FrameStream> {
  public:

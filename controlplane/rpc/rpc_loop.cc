@@ -1,7 +1,8 @@
 #include "controlplane/rpc/rpc_loop.h"
 
-#include <boost/asio/post.hpp>
 #include <utility>
+
+#include <boost/asio/post.hpp>
 
 #include "controlplane/rpc/rpc_loop_state.h"
 
@@ -35,7 +36,8 @@ RpcLoop::~RpcLoop() {
 Result<std::unique_ptr<RpcLoop>> RpcLoop::open() {
   try {
     return std::unique_ptr<RpcLoop>(new RpcLoop(std::make_unique<State>()));
-  } catch (const boost::system::system_error& error) {  // no descriptor left for epoll, timer or wake-up
+  } catch (
+      const boost::system::system_error& error) {  // no descriptor left for epoll, timer or wake-up
     return make_system_error(Errc::kSystem, error.code().value(), "no event loop");
   }
 }

@@ -17,7 +17,8 @@ using TimerId = StrongId<struct TimerIdTag, uint64_t>;
 ///
 /// THREAD:     the conductor's; `wake` and `post` any.
 /// OWNS:       an io_context; callbacks run only inside poll_once and run_for.
-/// INVARIANTS: (L1) a callback is never run from inside the call that registered it. (L2) after unwatch or cancel_timer
+/// INVARIANTS: (L1) a callback is never run from inside the call that registered it. (L2) after
+/// unwatch or cancel_timer
 ///             returned, the callback is not run any more.
 class RpcLoop {
  public:
@@ -39,9 +40,9 @@ class RpcLoop {
   /// Runs `fn` on the loop's thread. Any thread.
   void post(std::function<void()> fn);
 
-  /// Calls back whenever `fd` is readable (level-triggered; the callback should consume what it finds). Any descriptor
-  /// that epoll takes: sockets, eventfds, another epoll. Borrowed: unwatch before closing it; made non-blocking.
-  /// Errors: kSystem.
+  /// Calls back whenever `fd` is readable (level-triggered; the callback should consume what it
+  /// finds). Any descriptor that epoll takes: sockets, eventfds, another epoll. Borrowed: unwatch
+  /// before closing it; made non-blocking. Errors: kSystem.
   Result<WatchId> watch_fd(int fd, std::function<void()> on_readable);
   void unwatch(WatchId id);
 

@@ -1,6 +1,7 @@
 #include "controlplane/rpc/rpc_peer.h"
 
 #include <algorithm>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
@@ -24,8 +25,8 @@ constexpr auto kAwait = asio::as_tuple(asio::use_awaitable);
 Nanos millis(uint32_t ms) { return Nanos(int64_t{ms} * 1'000'000); }
 
 Error connect_error(const boost::system::error_code& error) {
-  const Errc code = error == asio::error::connection_refused ? Errc::kConnectRefused
-                                                             : Errc::kNotConnected;
+  const Errc code =
+      error == asio::error::connection_refused ? Errc::kConnectRefused : Errc::kNotConnected;
   return make_system_error(code, error.value(), "cannot connect to the peer's control address");
 }
 
@@ -54,8 +55,8 @@ void RpcPeer::call(const Message& message, Nanos timeout, RpcReplyFn on_reply) {
   if (!body) {
     fail_soon(request_id, body.error());
   } else if (calls_.size() > options_.calls_max_count) {
-    fail_soon(request_id, make_error(Errc::kBusy, "{} calls to one peer are unanswered",
-                                     calls_.size() - 1));
+    fail_soon(request_id,
+              make_error(Errc::kBusy, "{} calls to one peer are unanswered", calls_.size() - 1));
   } else {
     call.body = std::move(*body);
     if (connected()) {
@@ -70,11 +71,11 @@ void RpcPeer::notify(const Message& message) {
   if (!connected()) return;
   const Result<std::vector<std::byte>> body = encode_message(message);
   if (!body) return;
-  static_cast<void>(stream_->send({0, ++request_id_last_, type_of(message), FrameFlag::kOneWay},
-                                  *body));
+  static_cast<void>(
+      stream_->send({0, ++request_id_last_, type_of(message), FrameFlag::kOneWay}, *body));
 }
 
-// --- connecting ---------------------------------------------------------------------------------------------------------
+// --- connecting --------------------------------------------------------------------------------
 
 void RpcPeer::connect_when_due() {
   if (closed_ || attempt_under_way_ || stream_ != nullptr) return;
@@ -105,7 +106,8 @@ void RpcPeer::begin_attempt() {
     return;
   }
   name_wanted_ = true;
-  if (name_asked_) return;  // an earlier attempt's question is still open: its answer serves this one
+  if (name_asked_)
+    return;  // an earlier attempt's question is still open: its answer serves this one
   name_asked_ = true;
   resolve_host(loop_.state().gate, address_.host,
                [this, self = shared_from_this()](const std::vector<std::string>& addresses) {
@@ -177,7 +179,7 @@ void RpcPeer::pause_longer() {
   next_attempt_at_ = monotonic_now() + pause_;
 }
 
-// --- connected ----------------------------------------------------------------------------------------------------------
+// --- connected ---------------------------------------------------------------------------------
 
 asio::awaitable<void> RpcPeer::receive(std::shared_ptr<FrameStream> stream) {
   const auto self = shared_from_this();
@@ -245,7 +247,7 @@ void RpcPeer::close() {
   answer_all(make_error(Errc::kClosed, "the rpc client is closed"));
 }
 
-// --- calls --------------------------------------------------------------------------------------------------------------
+// --- calls -------------------------------------------------------------------------------------
 
 void RpcPeer::send_waiting() {
   for (auto& [request_id, call] : calls_) {
@@ -255,8 +257,9 @@ void RpcPeer::send_waiting() {
 
 void RpcPeer::send(uint64_t request_id, Call& call) {
   if (call.body.size() > options_.frame_bytes_max) {
-    fail_soon(request_id, make_error(Errc::kBadLength, "message of {} bytes, frames have at most {}",
-                                     call.body.size(), options_.frame_bytes_max));
+    fail_soon(request_id,
+              make_error(Errc::kBadLength, "message of {} bytes, frames have at most {}",
+                         call.body.size(), options_.frame_bytes_max));
     return;
   }
   const Result<void> sent =
@@ -269,9 +272,8 @@ void RpcPeer::send(uint64_t request_id, Call& call) {
 
 void RpcPeer::fail_soon(uint64_t request_id, Error error) {
   calls_.at(request_id).sent = true;
-  asio::post(loop_.state().context, [this, self = shared_from_this(), request_id, error] {
-    answer(request_id, error);
-  });
+  asio::post(loop_.state().context,
+             [this, self = shared_from_this(), request_id, error] { answer(request_id, error); });
 }
 
 void RpcPeer::answer(uint64_t request_id, Result<Message> result) {

@@ -1,8 +1,5 @@
 #pragma once
 
-#include <boost/asio/awaitable.hpp>
-#include <boost/asio/ip/tcp.hpp>
-#include <boost/asio/steady_timer.hpp>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -13,9 +10,13 @@
 #include <utility>
 #include <vector>
 
-#include "controlplane/wire/host_port.h"
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/steady_timer.hpp>
+
 #include "controlplane/rpc/rpc_client.h"
 #include "controlplane/rpc/rpc_frame_stream.h"
+#include "controlplane/wire/host_port.h"
 
 namespace peercache {
 
@@ -24,9 +25,11 @@ namespace peercache {
 ///   idle --call--> pausing --> connecting --> connected --lost--> idle
 ///
 /// THREAD:     the loop's.
-/// OWNS:       the connection. Kept alive by its coroutines and timers; after close() they do nothing.
-/// INVARIANTS: (P1) a call is in `calls_` and `deadlines_`, or in neither: then it was answered. (P2) `attempt_` changes
-///             whenever a connection or an attempt ends; what belongs to an older one does nothing any more.
+/// OWNS:       the connection. Kept alive by its coroutines and timers; after close() they do
+/// nothing. INVARIANTS: (P1) a call is in `calls_` and `deadlines_`, or in neither: then it was
+/// answered. (P2) `attempt_` changes
+///             whenever a connection or an attempt ends; what belongs to an older one does nothing
+///             any more.
 class RpcPeer : public std::enable_shared_from_this<RpcPeer> {
  public:
   RpcPeer(RpcLoop& loop,
@@ -83,7 +86,7 @@ class RpcPeer : public std::enable_shared_from_this<RpcPeer> {
   bool name_asked_ = false;   ///< a look-up is under way
   bool name_wanted_ = false;  ///< the present attempt waits for it
   bool answered_ = false;     ///< something was received over the present connection
-  bool timed_out_ = false;  ///< a call has timed out since bytes last came in
+  bool timed_out_ = false;    ///< a call has timed out since bytes last came in
   bool closed_ = false;
   Nanos pause_{0};
   Nanos next_attempt_at_{0};

@@ -10,10 +10,12 @@ class io_context;
 
 namespace peercache {
 
-/// How a thread that may outlive the loop hands it something: after the loop has closed it, posts vanish.
+/// How a thread that may outlive the loop hands it something: after the loop has closed it, posts
+/// vanish.
 ///
 /// THREAD:     any.
-/// A mutex, not a ring: it is used once per name look-up, and keeps the io_context alive during the post.
+/// A mutex, not a ring: it is used once per name look-up, and keeps the io_context alive during the
+/// post.
 class RpcPostGate {
  public:
   explicit RpcPostGate(boost::asio::io_context* context) : context_(context) {}

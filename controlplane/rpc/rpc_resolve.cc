@@ -1,10 +1,9 @@
 #include "controlplane/rpc/rpc_resolve.h"
 
-#include <netdb.h>
-#include <sys/socket.h>
-
 #include <algorithm>
 #include <array>
+#include <netdb.h>
+#include <sys/socket.h>
 #include <system_error>
 #include <thread>
 #include <utility>

@@ -1,19 +1,20 @@
 #include "controlplane/rpc/rpc_server.h"
 
 #include <algorithm>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
 #include <boost/asio/as_tuple.hpp>
 #include <boost/asio/co_spawn.hpp>
 #include <boost/asio/detached.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/use_awaitable.hpp>
-#include <unordered_map>
-#include <utility>
-#include <vector>
 
-#include "controlplane/wire/host_port.h"
 #include "controlplane/rpc/rpc_frame_stream.h"
 #include "controlplane/rpc/rpc_loop_state.h"
+#include "controlplane/wire/host_port.h"
 #include "controlplane/wire/message_codec.h"
 #include "dataplane/base/clock.h"
 

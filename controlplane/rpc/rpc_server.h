@@ -15,18 +15,22 @@ namespace peercache {
 /// THREAD:     any; a value.
 struct RpcServerOptions {
   std::string bind_host = "127.0.0.1";
-  uint16_t port = 0;                 ///< 0: any free port
+  uint16_t port = 0;  ///< 0: any free port
   uint32_t connections_max_count = 1024;
   uint32_t frame_bytes_max = 4U << 20;
-  uint32_t send_queue_bytes_max = 16U << 20;  ///< per connection; more and it is closed: its peer does not read
-  uint32_t idle_timeout_ms = 60000;  ///< a connection without a frame for so long is closed; its client connects anew
-  uint32_t frame_timeout_ms = 5000;  ///< from a frame's first byte to its last; against dripping peers
+  uint32_t send_queue_bytes_max =
+      16U << 20;  ///< per connection; more and it is closed: its peer does not read
+  uint32_t idle_timeout_ms =
+      60000;  ///< a connection without a frame for so long is closed; its client connects anew
+  uint32_t frame_timeout_ms =
+      5000;  ///< from a frame's first byte to its last; against dripping peers
 };
 
 using RpcConnectionId = StrongId<struct RpcConnectionIdTag, uint64_t>;
 
-/// The right to answer one request, once; may be kept and used later, on the loop's thread. Dropped unused it answers
-/// ErrorReplyMessage{kUnsupported}; after its connection or server is gone it does nothing.
+/// The right to answer one request, once; may be kept and used later, on the loop's thread. Dropped
+/// unused it answers ErrorReplyMessage{kUnsupported}; after its connection or server is gone it
+/// does nothing.
 ///
 /// THREAD:     the loop's.
 class RpcReply {
@@ -57,9 +61,10 @@ struct RpcRequest {
 struct RpcServerStats {
   uint64_t connections_count = 0;  ///< open now
   uint64_t accepted_count = 0;
-  uint64_t refused_count = 0;      ///< over connections_max_count
+  uint64_t refused_count = 0;  ///< over connections_max_count
   uint64_t requests_count = 0;
-  uint64_t bad_frames_count = 0;   ///< oversize, unknown type, failed verification; the connection was closed
+  uint64_t bad_frames_count =
+      0;  ///< oversize, unknown type, failed verification; the connection was closed
   uint64_t idle_closed_count = 0;
   uint64_t slow_closed_count = 0;  ///< a frame was dripping, or replies were not read
 };
@@ -68,7 +73,8 @@ struct RpcServerStats {
 ///
 /// THREAD:     the loop's.
 /// OWNS:       the listening socket and accepted connections. BORROWS: the loop, which outlives it.
-/// INVARIANTS: (S1) a connection's requests reach the handler in the order they were sent. (S2) no buffer is made for a
+/// INVARIANTS: (S1) a connection's requests reach the handler in the order they were sent. (S2) no
+/// buffer is made for a
 ///             length that was not checked.
 class RpcServer {
  public:

@@ -1,15 +1,15 @@
 #include "controlplane/wire/host_port.h"
 
-#include <arpa/inet.h>
-
 #include <algorithm>
+#include <arpa/inet.h>
 #include <charconv>
 
 namespace peercache {
 
 namespace {
 
-/// Letters, digits and what names and addresses are made of; no spaces, quotes or control characters.
+/// Letters, digits and what names and addresses are made of; no spaces, quotes or control
+/// characters.
 bool is_host_char(char c) noexcept {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
          c == '-' || c == '_' || c == ':' || c == '%';
@@ -35,8 +35,7 @@ Result<HostPort> parse_host_port(std::string_view text) {
                       host.size());
   }
   HostPort address{std::string(host), 0};
-  const auto [end, error] =
-      std::from_chars(port.data(), port.data() + port.size(), address.port);
+  const auto [end, error] = std::from_chars(port.data(), port.data() + port.size(), address.port);
   if (error != std::errc{} || end != port.data() + port.size() || address.port == 0) {
     return make_error(Errc::kBadValue, "address whose port is not a number from 1 to 65535");
   }

@@ -8,7 +8,8 @@
 
 namespace peercache {
 
-/// "host:port" taken apart. The host is a DNS name, an IPv4 address or an IPv6 address without its brackets.
+/// "host:port" taken apart. The host is a DNS name, an IPv4 address or an IPv6 address without its
+/// brackets.
 ///
 /// THREAD:     any; a value.
 struct HostPort {

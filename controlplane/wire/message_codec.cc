@@ -16,7 +16,7 @@ using flatbuffers::FlatBufferBuilder;
 using flatbuffers::Offset;
 using ByteVector = flatbuffers::Vector<uint8_t>;
 
-// --- encode -----------------------------------------------------------------------------------------------------------
+// --- encode ------------------------------------------------------------------------------------
 
 Result<void> check_text(const std::string& text) {
   if (text.size() > message_limits::kTextBytesMax) {
@@ -51,8 +51,8 @@ Offset<fb::Identity> put(FlatBufferBuilder& builder, const NodeIdentity& identit
   const auto host = builder.CreateString(identity.host_id);
   const auto address = builder.CreateString(identity.control_address);
   const auto shm = builder.CreateString(identity.shm_path);
-  return fb::CreateIdentity(builder, name, identity.node.value(), identity.incarnation.value(), host,
-                            address, shm);
+  return fb::CreateIdentity(builder, name, identity.node.value(), identity.incarnation.value(),
+                            host, address, shm);
 }
 
 /// What encode refuses, one overload per message with texts or vectors.
@@ -147,7 +147,7 @@ Offset<void> body(FlatBufferBuilder& b, const ErrorReplyMessage& m) {
   return fb::CreateErrorReply(b, static_cast<uint16_t>(m.code)).Union();
 }
 
-// --- decode -----------------------------------------------------------------------------------------------------------
+// --- decode ------------------------------------------------------------------------------------
 
 /// A missing text is an empty one. Control characters are refused: these texts are logged.
 Result<void> get(const flatbuffers::String* from, std::string& to) {
@@ -265,8 +265,8 @@ Result<Message> decode(const fb::DirectoryLookup& from) {
 Result<Message> decode(const fb::DirectoryLookupReply& from) {
   DirectoryLookupReplyMessage to;
   PC_TRY(get(from.counts(), to.counts));
-  PC_TRY(get(from.locations(), to.locations,
-             message_limits::kRecordsMax * limits::kLocationsPerKey));
+  PC_TRY(
+      get(from.locations(), to.locations, message_limits::kRecordsMax * limits::kLocationsPerKey));
   for (const uint8_t count : to.counts) {
     if (count > limits::kLocationsPerKey) {
       return make_error(Errc::kOutOfRange, "{} locations of one key in a lookup reply", count);
@@ -297,21 +297,36 @@ Result<Message> decode(const fb::ErrorReply& from) {
 
 Result<Message> decode_envelope(const fb::Envelope& envelope) {
   switch (envelope.body_type()) {
-    case fb::Body::Hello: return decode(*envelope.body_as_Hello());
-    case fb::Body::HelloReply: return decode(*envelope.body_as_HelloReply());
-    case fb::Body::Heartbeat: return decode(*envelope.body_as_Heartbeat());
-    case fb::Body::HeartbeatReply: return decode(*envelope.body_as_HeartbeatReply());
-    case fb::Body::Leave: return decode(*envelope.body_as_Leave());
-    case fb::Body::DirectoryUpdate: return decode(*envelope.body_as_DirectoryUpdate());
-    case fb::Body::DirectoryUpdateReply: return decode(*envelope.body_as_DirectoryUpdateReply());
-    case fb::Body::DirectoryLookup: return decode(*envelope.body_as_DirectoryLookup());
-    case fb::Body::DirectoryLookupReply: return decode(*envelope.body_as_DirectoryLookupReply());
-    case fb::Body::ReportMissing: return decode(*envelope.body_as_ReportMissing());
-    case fb::Body::Touch: return decode(*envelope.body_as_Touch());
-    case fb::Body::ReportBadPayload: return decode(*envelope.body_as_ReportBadPayload());
-    case fb::Body::Ack: return decode(*envelope.body_as_Ack());
-    case fb::Body::ErrorReply: return decode(*envelope.body_as_ErrorReply());
-    case fb::Body::NONE: break;
+    case fb::Body::Hello:
+      return decode(*envelope.body_as_Hello());
+    case fb::Body::HelloReply:
+      return decode(*envelope.body_as_HelloReply());
+    case fb::Body::Heartbeat:
+      return decode(*envelope.body_as_Heartbeat());
+    case fb::Body::HeartbeatReply:
+      return decode(*envelope.body_as_HeartbeatReply());
+    case fb::Body::Leave:
+      return decode(*envelope.body_as_Leave());
+    case fb::Body::DirectoryUpdate:
+      return decode(*envelope.body_as_DirectoryUpdate());
+    case fb::Body::DirectoryUpdateReply:
+      return decode(*envelope.body_as_DirectoryUpdateReply());
+    case fb::Body::DirectoryLookup:
+      return decode(*envelope.body_as_DirectoryLookup());
+    case fb::Body::DirectoryLookupReply:
+      return decode(*envelope.body_as_DirectoryLookupReply());
+    case fb::Body::ReportMissing:
+      return decode(*envelope.body_as_ReportMissing());
+    case fb::Body::Touch:
+      return decode(*envelope.body_as_Touch());
+    case fb::Body::ReportBadPayload:
+      return decode(*envelope.body_as_ReportBadPayload());
+    case fb::Body::Ack:
+      return decode(*envelope.body_as_Ack());
+    case fb::Body::ErrorReply:
+      return decode(*envelope.body_as_ErrorReply());
+    case fb::Body::NONE:
+      break;
   }
   return make_error(Errc::kBadEnum, "message body of type {}", envelope.body_type());
 }
@@ -342,7 +357,8 @@ Result<Message> decode_message(MessageType type, std::span<const std::byte> byte
     return make_error(Errc::kBadLength, "message of {} bytes, at most {}", bytes.size(),
                       message_limits::kBodyBytesMax);
   }
-  // FlatBuffers reads its words in place. A frame's body has a buffer of its own; anything else is moved to one.
+  // FlatBuffers reads its words in place. A frame's body has a buffer of its own; anything else is
+  // moved to one.
   std::vector<std::byte> aligned;
   if (reinterpret_cast<uintptr_t>(bytes.data()) % alignof(uint64_t) != 0) {
     aligned.assign(bytes.begin(), bytes.end());

@@ -14,35 +14,58 @@ std::string differs(const char* field, const std::string& mine, const std::strin
 
 const char* to_string(MessageType type) noexcept {
   switch (type) {
-    case MessageType::kHello: return "hello";
-    case MessageType::kHelloReply: return "hello reply";
-    case MessageType::kHeartbeat: return "heartbeat";
-    case MessageType::kHeartbeatReply: return "heartbeat reply";
-    case MessageType::kLeave: return "leave";
-    case MessageType::kDirectoryUpdate: return "directory update";
-    case MessageType::kDirectoryUpdateReply: return "directory update reply";
-    case MessageType::kDirectoryLookup: return "directory lookup";
-    case MessageType::kDirectoryLookupReply: return "directory lookup reply";
-    case MessageType::kReportMissing: return "report missing";
-    case MessageType::kTouch: return "touch";
-    case MessageType::kReportBadPayload: return "report bad payload";
-    case MessageType::kAck: return "ack";
-    case MessageType::kErrorReply: return "error reply";
+    case MessageType::kHello:
+      return "hello";
+    case MessageType::kHelloReply:
+      return "hello reply";
+    case MessageType::kHeartbeat:
+      return "heartbeat";
+    case MessageType::kHeartbeatReply:
+      return "heartbeat reply";
+    case MessageType::kLeave:
+      return "leave";
+    case MessageType::kDirectoryUpdate:
+      return "directory update";
+    case MessageType::kDirectoryUpdateReply:
+      return "directory update reply";
+    case MessageType::kDirectoryLookup:
+      return "directory lookup";
+    case MessageType::kDirectoryLookupReply:
+      return "directory lookup reply";
+    case MessageType::kReportMissing:
+      return "report missing";
+    case MessageType::kTouch:
+      return "touch";
+    case MessageType::kReportBadPayload:
+      return "report bad payload";
+    case MessageType::kAck:
+      return "ack";
+    case MessageType::kErrorReply:
+      return "error reply";
   }
   return "unknown message";
 }
 
 const char* to_string(UpdateOutcome outcome) noexcept {
   switch (outcome) {
-    case UpdateOutcome::kApplied: return "applied";
-    case UpdateOutcome::kAppliedDropped: return "applied, another record dropped";
-    case UpdateOutcome::kStaleSequence: return "stale sequence";
-    case UpdateOutcome::kNotFound: return "not found";
-    case UpdateOutcome::kNotOwner: return "not the owner";
-    case UpdateOutcome::kUnknownSender: return "unknown sender";
-    case UpdateOutcome::kBadRecord: return "bad record";
-    case UpdateOutcome::kStaleUpdate: return "stale update";
-    case UpdateOutcome::kNotHolder: return "not a holder";
+    case UpdateOutcome::kApplied:
+      return "applied";
+    case UpdateOutcome::kAppliedDropped:
+      return "applied, another record dropped";
+    case UpdateOutcome::kStaleSequence:
+      return "stale sequence";
+    case UpdateOutcome::kNotFound:
+      return "not found";
+    case UpdateOutcome::kNotOwner:
+      return "not the owner";
+    case UpdateOutcome::kUnknownSender:
+      return "unknown sender";
+    case UpdateOutcome::kBadRecord:
+      return "bad record";
+    case UpdateOutcome::kStaleUpdate:
+      return "stale update";
+    case UpdateOutcome::kNotHolder:
+      return "not a holder";
   }
   return "unknown outcome";
 }

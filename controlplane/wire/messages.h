@@ -34,11 +34,13 @@ enum class MessageType : uint16_t {
 };
 const char* to_string(MessageType type) noexcept;
 
-/// Limits of what a message may hold; a decoded message keeps them, an encoder refuses to break them.
+/// Limits of what a message may hold; a decoded message keeps them, an encoder refuses to break
+/// them.
 namespace message_limits {
 inline constexpr size_t kBodyBytesMax = size_t{4} << 20;
 inline constexpr size_t kTextBytesMax = 1024;
-/// Records or keys of one message: a batch of the largest call. 4,096 keys with 3 records each are 0.8 MiB.
+/// Records or keys of one message: a batch of the largest call. 4,096 keys with 3 records each are
+/// 0.8 MiB.
 inline constexpr size_t kRecordsMax = 4096;
 }  // namespace message_limits
 
@@ -95,8 +97,9 @@ struct HeartbeatMessage {
 struct HeartbeatReplyMessage {
   NodeId node{};
   Incarnation incarnation{};
-  bool known = false;          ///< false: the sender should say hello (again)
-  uint64_t purged_count = 0;   ///< times the replier's shard dropped the sender's records; a change: publish again
+  bool known = false;  ///< false: the sender should say hello (again)
+  uint64_t purged_count =
+      0;  ///< times the replier's shard dropped the sender's records; a change: publish again
   friend bool operator==(const HeartbeatReplyMessage&, const HeartbeatReplyMessage&) = default;
 };
 
@@ -116,7 +119,8 @@ struct DirectoryUpdateMessage {
   NodeId sender{};
   Incarnation incarnation{};
   Epoch view_epoch{};
-  uint64_t update_id = 0;  ///< grows with each new update of this sender to this shard; a retry keeps it
+  uint64_t update_id =
+      0;  ///< grows with each new update of this sender to this shard; a retry keeps it
   std::vector<Location> deletes;
   std::vector<Location> puts;
   friend bool operator==(const DirectoryUpdateMessage& a, const DirectoryUpdateMessage& b) {
@@ -128,15 +132,15 @@ struct DirectoryUpdateMessage {
 
 /// What a shard did with one record of an update.
 enum class UpdateOutcome : uint8_t {
-  kApplied = 0,          ///< stored, replaced or deleted
-  kAppliedDropped = 1,   ///< stored; a record of another object had to go (both buckets full)
-  kStaleSequence = 2,    ///< put: the shard holds a newer record of this node and key
-  kNotFound = 3,         ///< delete: no such record; fine
-  kNotOwner = 4,         ///< the record is not the sender's, and its node is not known to be dead
-  kUnknownSender = 5,    ///< the shard's node has not met this incarnation; worth a retry
-  kBadRecord = 6,        ///< checksum or fields wrong
-  kStaleUpdate = 7,      ///< an older update than one that was applied already
-  kNotHolder = 8,        ///< the receiver holds no shard
+  kApplied = 0,         ///< stored, replaced or deleted
+  kAppliedDropped = 1,  ///< stored; a record of another object had to go (both buckets full)
+  kStaleSequence = 2,   ///< put: the shard holds a newer record of this node and key
+  kNotFound = 3,        ///< delete: no such record; fine
+  kNotOwner = 4,        ///< the record is not the sender's, and its node is not known to be dead
+  kUnknownSender = 5,   ///< the shard's node has not met this incarnation; worth a retry
+  kBadRecord = 6,       ///< checksum or fields wrong
+  kStaleUpdate = 7,     ///< an older update than one that was applied already
+  kNotHolder = 8,       ///< the receiver holds no shard
 };
 inline constexpr uint8_t kUpdateOutcomeLast = 8;
 const char* to_string(UpdateOutcome outcome) noexcept;

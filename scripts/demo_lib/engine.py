@@ -173,11 +173,12 @@ class Engine:
         while hit < found and not self._stopping:
             batch = keys[hit : min(found, hit + BATCH_PAGES)]
             pages = self._host.take(batch)
-            if hit == 0:
-                self._report({"t": "reading", "request": request["index"], "pages": found})
+            span = {"request": request["index"], "first": hit, "pages": len(batch)}
+            self._report({"t": "reading", **span})
             results, began, ended = self._transfer(
                 request, "get", self._store.batch_get_v1, hit, batch, pages
             )
+            self._report({"t": "read", **span})
             request["reads"].append([began, ended])
             wrong += self._check(request, keys, hit, pages, results)
             checked += sum(map(bool, results))

@@ -2,10 +2,10 @@
 
 import time
 
-# The moment: a read from the victim begins. At first it must be of so many pages, then any will
-# do, at last nothing is waited for. Each step ends by time or by the share of what was left,
-# whichever comes first.
-_STEPS = ((16, 3.0, 0.2), (1, 10.0, 0.5))
+# The moment: others read from the victim. At first two of them, and many pages (a few are read before
+# the signal arrives); then less will do, at last nothing is waited for. Each step ends by time or by
+# the share of what was left, whichever comes first: (readers, pages, seconds, share).
+_STEPS = ((2, 64, 3.0, 0.2), (1, 64, 5.0, 0.4), (1, 1, 8.0, 0.6))
 
 
 class Accident:
@@ -33,8 +33,8 @@ class Accident:
         self.pages = 0
         self._moment_ns = (0, 0)  # around the signal
         self._due_since = None
-        self._reading = {}  # (node, request index) -> pages it takes from each other node
-        self._fresh = []  # of those, the ones that begin to read just now
+        self._taken = {}  # (node, request index) -> other nodes it has read from
+        self._reading = {}  # (node, request index) -> pages it reads now, by other node
 
     @property
     def happened(self):
@@ -45,26 +45,28 @@ class Accident:
         """Returns when an engine was stopped, or None."""
         return self.span_ns if self.kind == "freeze" and engine is self.victim else None
 
-    def reading(self, engine, request, pages, published, fleet):
-        """Notes that a request begins to read the first `pages` of its keys."""
-        held = {
-            other.node: published.held_by(other.node, request.keys[:pages])
-            for other in fleet.up()
-            if other is not engine
-        }
-        self._reading[engine.node, request.index] = held
-        self._fresh.append(held)
+    def reading(self, engine, request, keys, held_elsewhere):
+        """Notes that a request begins to read these keys."""
+        if not self.happened:
+            held = held_elsewhere(engine, keys)
+            self._reading[engine.node, request.index] = held
+            self._taken.setdefault((engine.node, request.index), set()).update(
+                node for node, count in held.items() if count
+            )
+
+    def read(self, engine, request):
+        """Notes that a read is over."""
+        self._reading.pop((engine.node, request.index), None)
 
     def over(self, engine, request, report):
         """Notes that a request is over; counts it if the accident came while it read."""
-        held = self._reading.pop((engine.node, request.index), {})
-        if self.happened and held.get(self.victim.node):
+        taken = self._taken.pop((engine.node, request.index), ())
+        if self.happened and self.victim.node in taken:
             before, after = self._moment_ns
             self.reads_running += any(b <= after and e > before for b, e in report["reads"])
 
     def step(self, progress, tally, fleet):
         """Lets the accident begin or end when it is time. Returns the victim when it just began."""
-        fresh, self._fresh = self._fresh, []
         now = time.monotonic()
         if self.happened:
             if self.victim.state == "frozen" and time.monotonic_ns() >= self.span_ns[1]:
@@ -76,8 +78,11 @@ class Accident:
         self._due_since = self._due_since or now
         victim = max(fleet.up(), key=lambda engine: tally.nodes[engine.node].pool_pages)
         waited, over = now - self._due_since, (progress - self.share) / (1 - self.share)
-        needed = next((n for n, wait_s, more in _STEPS if waited < wait_s and over < more), 0)
-        if needed and max((held.get(victim.node, 0) for held in fresh), default=0) < needed:
+        readers, pages = next(
+            (step[:2] for step in _STEPS if waited < step[2] and over < step[3]), (0, 0)
+        )
+        taken = [held.get(victim.node, 0) for held in self._reading.values()]
+        if sum(count > 0 for count in taken) < readers or sum(taken) < pages:
             return None
         return self._strike(victim, tally, fleet)
 

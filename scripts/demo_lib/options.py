@@ -121,7 +121,7 @@ def parser():
     group.add_argument(
         "--requests",
         metavar="N",
-        help="how many (400; with --seconds no limit), or all for a whole trace file",
+        help="how many (1000; with --seconds no limit), or all for a whole trace file",
     )
     group.add_argument("--seconds", type=_seconds, metavar="S", help="stop after this time")
     group.add_argument("--trace", metavar="FILE", help="replay JSONL instead of generated chats")
@@ -151,7 +151,7 @@ def parse(arguments):
     p = parser()
     options = p.parse_args(arguments)
     if options.requests is None:
-        options.requests = None if options.seconds else 400
+        options.requests = None if options.seconds else 1000
     elif options.requests == "all":
         if not options.trace:
             p.error("--requests all: generated chats have no end; give a number or --seconds")

@@ -130,7 +130,8 @@ def _telling_logs(result, figures):
     possible = figures["pages_hit_possible"]
     lost = figures["pages_hit_of_possible"] < 0.98 * possible or figures["pages_not_written"]
     accident = any(accident.happened for accident in result.accidents)
-    return result.logs if (lost and not accident) or result.exit_status == 1 else []
+    known = accident or figures["node_counters"].get("pool_evicted_count", 0)
+    return result.logs if (lost and not known) or result.exit_status == 1 else []
 
 
 def _saved(result, figures):
@@ -203,7 +204,7 @@ def _hints(result, figures):
         hints.append(f"--pool with more than {pool}: {evicted:,} pages were evicted")
     if options.kill_one_at is None and options.freeze_one_at is None:
         hints.append("--kill-one-at 50%: the fullest node dies while others read from it")
-    elif options.kill_one_at is not None:
+    elif options.freeze_one_at is None:
         hints.append("--freeze-one-at 50%: it is stopped for a while instead")
     if options.route == "turns":
         hints.append("--route sticky: chats stay where their pages are")

@@ -26,7 +26,7 @@ STORE = "peercache.store:PeerCacheStore"
 INFLIGHT_PER_NODE = 2  # one being read and one being written
 # The node's own defaults, given to it and used to judge it: base, and per MiB, in milliseconds.
 DEADLINES_MS = {"exists": (250, 0), "get": (1000, 1), "set": (1000, 1)}
-KNOWN_REQUESTS = 400  # what sizes are chosen by; the rest of a trace is taken to be like it
+KNOWN_REQUESTS = 1000  # what sizes are chosen by; the rest of a trace is taken to be like it
 # Between a call's return and its report, at most: an engine's other thread may report first.
 REPORT_LAG_NS = 2_000_000_000
 
@@ -170,7 +170,7 @@ class Run:
                 engine.inflight or engine.state == "frozen" for engine in self._fleet.engines
             ):
                 break
-            self._handle(self._fleet.poll(0.05))
+            self._handle(self._fleet.poll(0.02))
             self._update_progress()
             for accident in self.result.accidents:
                 victim = accident.step(self._progress, tally, self._fleet)
@@ -210,11 +210,13 @@ class Run:
             self._heard_ns[engine.node] = time.monotonic_ns()
             kind = message["t"]
             request = engine.inflight.get(message.get("request", message.get("index")))
-            if kind == "reading" and request:
+            if kind in ("reading", "read") and request:
+                keys = request.keys[message["first"] :][: message["pages"]]
                 for accident in self.result.accidents:
-                    accident.reading(
-                        engine, request, message["pages"], self.result.tally.published, self._fleet
-                    )
+                    if kind == "reading":
+                        accident.reading(engine, request, keys, self._held_elsewhere)
+                    else:
+                        accident.read(engine, request)
             elif kind == "set" and request:
                 first = message["first"]
                 keys = request.keys[first : first + len(message["ok"])]
@@ -223,6 +225,12 @@ class Run:
                 self._done(engine, request, message)
             elif kind == "end":
                 self._ended(engine)
+
+    def _held_elsewhere(self, engine, keys):
+        """Returns {node: how many of the keys it published first} for the nodes that are up."""
+        published = self.result.tally.published
+        others = (other.node for other in self._fleet.up() if other is not engine)
+        return {node: published.held_by(node, keys) for node in others}
 
     def _done(self, engine, request, message):
         del engine.inflight[request.index]

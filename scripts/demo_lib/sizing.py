@@ -108,7 +108,7 @@ def plan(
 
     Takes at most 40 % of what is available and 8 GiB in all. The scale is the smallest power of
     two with which all distinct pages fit into three quarters of the pools (nodes do not fill
-    evenly, and a page may be computed twice) and the run stays short: at most 8 GiB of requested
+    evenly, and a page may be computed twice) and the run stays short: at most 16 GiB of requested
     pages per core, 64 GiB in all.
 
     Args:
@@ -123,7 +123,7 @@ def plan(
         ValueError: the pools that were asked for do not fit into the memory.
     """
     budget = min(8 * GiB, available * 2 // 5)
-    traffic = min(64 * GiB, 8 * GiB * cpus)
+    traffic = min(64 * GiB, 16 * GiB * cpus)
     steps = [1]
     while steps[-1] < model.full_layers:
         steps.append(steps[-1] * 2)

@@ -17,8 +17,8 @@ def config_of(extra, **ranks):
 
 def test_every_node_option_is_a_key():
     header = (ROOT / "controlplane" / "node" / "node_options.h").read_text()
-    body = header[header.index("struct NodeOptions") :]
-    names = re.findall(r"^  [\w:<>]+ (\w+)(?: = [^;]+)?;", body, re.MULTILINE)
+    body = re.sub(r"//[^\n]*", "", header[header.index("struct NodeOptions {") :])
+    names = re.findall(r"^  [\w:<>]+\s+(\w+)\s*(?:=[^;]+)?;", body, re.MULTILINE)
     assert sorted(names) == sorted(NODE_KEYS)
 
 

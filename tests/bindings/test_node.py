@@ -9,7 +9,7 @@ import pytest
 from conftest import small_options
 
 import peercache
-from peercache import KeyStatus
+from peercache import KeyStatus, _native
 
 
 def test_one_key_is_put_found_and_read(node):
@@ -171,7 +171,8 @@ def test_stats_count_what_was_done(node):
     stats = node.stats()
     assert stats["put_stored_count"] == 2 and stats["put_bytes"] == 8192
     assert stats["get_hits_own_count"] == 1 and stats["get_misses_count"] == 1
-    assert stats["node_id"] == node.node_id and stats["peers"] == []
+    assert stats["node_id"] == node.node_id
+    assert [peer for peer in stats["peers"] if peer["node_id"] != node.node_id] == []
     assert node.members_up >= 1 and ":" in node.control_address
 
 
@@ -232,14 +233,14 @@ def test_every_class_of_error_has_the_base():
             assert issubclass(thing, peercache.PeerCacheError), name
 
 
-def test_logs_reach_the_logger(runtime_dir, caplog):
+def test_logs_reach_the_logger(caplog):
     with caplog.at_level(logging.INFO, "peercache"):
-        with peercache.Node(small_options(runtime_dir)):
-            pass
+        _native._write_log("a line of the core: ä")
         end = time.monotonic() + 5
         while not caplog.records and time.monotonic() < end:
             time.sleep(0.01)
-    assert caplog.records
-    record = caplog.records[0]
-    assert record.name == "peercache" and record.levelno >= logging.INFO
-    assert record.filename.endswith(".cc") and record.lineno > 0
+    (record,) = caplog.records
+    assert record.getMessage() == "a line of the core: ä"
+    assert record.name == "peercache" and record.levelno == logging.INFO
+    assert record.filename == "bind_process.cc" and record.lineno > 0
+    assert abs(record.created - time.time()) < 60

@@ -118,9 +118,10 @@ def test_it_is_typed():
 def test_every_public_thing_is_documented():
     for thing in (peercache, peercache.Node, store, store.PeerCacheStore):
         assert thing.__doc__
-    for name, method in vars(store.PeerCacheStore).items():
-        if not name.startswith("_") and callable(method):
-            assert method.__doc__, name
+    for kind in (store.PeerCacheStore, peercache.Node, _native.Node):
+        for name, method in vars(kind).items():
+            if not name.startswith("_") and callable(method):
+                assert "\n" in method.__doc__.strip() or method.__doc__.endswith("."), name
 
 
 def test_without_sglang_the_store_stands_on_its_own_base():
@@ -173,6 +174,7 @@ def test_logging_costs_no_call_its_time(runtime_dir):
         logger.setLevel(logging.DEBUG)
         logger.addHandler(Slow())
         node = peercache.Node(small_options(sys.argv[1]), log_level="debug")
+        peercache._native._write_log("a line")
         assert entered.wait(10)
         since = time.monotonic()
         node.put("k", b"x" * 4096)
@@ -183,6 +185,29 @@ def test_logging_costs_no_call_its_time(runtime_dir):
         str(runtime_dir),
     )
     assert status == 0 and text.strip().endswith("done"), text
+
+
+def test_ctrl_c_ends_the_wait_for_the_cluster(runtime_dir):
+    status, text = run_python(
+        """
+        import signal, sys, threading, time
+        import peercache
+        from conftest import small_options
+        from free_ports import free_ports
+        ports = free_ports(2)
+        options = small_options(sys.argv[1], members=["127.0.0.1:%d" % port for port in ports])
+        options.update(control_port=ports[0], start_timeout_ms=30000)
+        main = threading.main_thread().ident
+        threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT)).start()
+        since = time.monotonic()
+        try:
+            peercache.Node(options)
+        except KeyboardInterrupt:
+            print("interrupted" if time.monotonic() - since < 5 else "late")
+        """,
+        str(runtime_dir),
+    )
+    assert status == 0 and text.strip().endswith("interrupted"), text
 
 
 @pytest.mark.parametrize("close", [True, False])

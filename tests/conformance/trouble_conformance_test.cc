@@ -214,8 +214,8 @@ TEMPLATE_TEST_CASE("conformance: a peer that died before the submit is a miss", 
   fixture.client().release(ticket);
   // Once its death is known nothing of it is a hit any more.
   REQUIRE(fixture.run_until([&] {
-    const auto more = initial_reads(fixture, options, build, 1);
     build.clear();
+    const auto more = initial_reads(fixture, options, build, 1);
     const Ticket probe = fixture.client().submit(more, fixture.now() + kSecond).value();
     while (!fixture.client().result(probe)->done) {
       fixture.turn();

@@ -4,7 +4,7 @@ import collections
 
 from demo_lib.accounting import NodeTally, Published, Tally, percentile
 from demo_lib.trace import Request
-from demo_lib.work_queue import WorkQueue
+from demo_lib.work_queue import THINK_S, WorkQueue
 
 
 def _request(index, keys, after=-1):
@@ -107,19 +107,36 @@ class _ByIndex:
         return request.index % 2
 
 
-def _queue(*afters):
-    source = (_request(i, "a", after) for i, after in enumerate(afters))
-    return WorkQueue(source, _ByIndex(), 2)
+def _queue(*afters, clock=lambda: 0.0):
+    source = (_request(i, str(i), after) for i, after in enumerate(afters))
+    return WorkQueue(source, _ByIndex(), 2, clock)
 
 
 def test_a_request_waits_for_the_one_it_follows():
-    queue = _queue(-1, 0, -1, -1)
+    now = [5.0]
+    queue = _queue(-1, 0, -1, -1, clock=lambda: now[0])
     assert queue.next_for(1).index == 3
     assert queue.next_for(1) is None
     first = queue.next_for(0)
     assert first.index == 0
     queue.note_over(first)
+    assert queue.next_for(1) is None
+    now[0] += THINK_S + 0.001
     assert queue.next_for(1).index == 1
+
+
+def test_a_request_that_begins_like_one_under_way_waits_for_it():
+    now = [5.0]
+    source = (_request(i, keys) for i, keys in enumerate(["ab", "ac", "xy", "ad"]))
+    queue = WorkQueue(source, _ByIndex(), 2, lambda: now[0])
+    first = queue.next_for(0)
+    assert first.index == 0 and queue.next_for(1) is None and queue.next_for(0).index == 2
+    queue.put_back([first], 0)  # its node was lost
+    assert queue.next_for(0) is first
+    queue.note_over(first)
+    assert queue.next_for(1) is None
+    now[0] += THINK_S + 0.001
+    assert [queue.next_for(1).index, queue.next_for(1).index] == [1, 3]  # at the same time
 
 
 def test_requests_of_a_lost_node_go_to_the_others_in_order():

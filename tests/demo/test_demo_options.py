@@ -9,7 +9,7 @@ GiB = 1 << 30
 
 def test_defaults():
     parsed = options.parse([])
-    assert (parsed.nodes, parsed.requests, parsed.route, parsed.seed) == (4, 400, "turns", 1)
+    assert (parsed.nodes, parsed.requests, parsed.route, parsed.seed) == (4, 1000, "turns", 1)
     assert parsed.kill_one_at is None and parsed.freeze_one_at is None and not parsed.json
 
 

@@ -1,5 +1,5 @@
-// Frames of a control connection: whatever decodes keeps every limit, and encodes again to the same message. Input: a
-// frame header (16 bytes) and a body.
+// Frames of a control connection: whatever decodes keeps every limit, and encodes again to the same
+// message. Input: a frame header (16 bytes) and a body.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

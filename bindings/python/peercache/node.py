@@ -28,7 +28,7 @@ class Node(_native.Node):
         """Starts a node; waits up to `start_timeout_ms` for the members, then runs alone.
 
         Args:
-            options: dict of options, by their names in docs/options (NodeOptions); the binding adds
+            options: dict of options, by their names in controlplane/node/node_options.h; added are
                 `namespace` (str, default ""), `log_level` ("debug", "info", "warning", "error",
                 "off") and `log_file` (path).
             more: the same by keyword; a key in both is an error.

@@ -23,7 +23,8 @@ TEST_CASE("options: every key reaches its field", "[unit]") {
   const Result<NodeOptions, std::string> options = load_options(R"({
     "node_id": "a", "cluster_name": "c", "host_id": "h", "members": ["x:1", "[::1]:2"],
     "control_bind_host": "::1", "control_port": 7001, "insecure": true, "runtime_dir": "/r",
-    "pool_bytes": 1048576, "granule_bytes": 8192, "directory_objects_max": 5, "huge_pages": "required",
+    "pool_bytes": 1048576, "granule_bytes": 8192, "directory_objects_max": 5,
+    "huge_pages": "required",
     "memory_headroom_bytes": "1mb", "directory_replicas": 3, "vnodes": 64, "verify": "sampled",
     "verify_sample_reads": 7, "shm": "off", "copier_threads": 2, "client_count": 3,
     "exists_timeout_ms": 11, "transfer_timeout_ms": 12, "transfer_timeout_ms_per_MiB": 13,
@@ -74,7 +75,8 @@ TEST_CASE("options: what is not built yet says what to write instead", "[unit]")
 
 TEST_CASE("options: all faults are told at once", "[unit]") {
   const std::string text = faults(
-      R"({"vnodes": "many", "shm": "on", "nodeid": 1, "control_port": 70000, "directory_replicas": 9})");
+      R"({"vnodes": "many", "shm": "on", "nodeid": 1, "control_port": 70000,
+          "directory_replicas": 9})");
   REQUIRE(text.find("vnodes: \"many\" given, wanted a whole number from 0 to 4294967295") !=
           std::string::npos);
   REQUIRE(text.find("shm: \"on\" given, wanted one of \"auto\", \"off\"") != std::string::npos);

@@ -1,5 +1,5 @@
-// Producers and shard holders in virtual time, with lost messages, restarts and freezes: the shards end up holding
-// what the pools hold.
+// Producers and shard holders in virtual time, with lost messages, restarts and freezes: the shards
+// end up holding what the pools hold.
 #include <algorithm>
 #include <chrono>
 #include <functional>
@@ -190,12 +190,17 @@ TEST_CASE("directory cluster: shards end up holding what the pools hold", "[unit
     for (int ms = 0; ms < 1500; ++ms) {
       for (uint64_t i = random() % 8; i > 0; --i) directory.change(1 + random() % kProducers);
       switch (random() % 200) {
-        case 0: directory.restart_holder(static_cast<uint32_t>(random() % kHolders)); break;
-        case 1: directory.restart_producer(1 + random() % kProducers); break;
+        case 0:
+          directory.restart_holder(static_cast<uint32_t>(random() % kHolders));
+          break;
+        case 1:
+          directory.restart_producer(1 + random() % kProducers);
+          break;
         case 2:
           directory.misjudge(static_cast<uint32_t>(random() % kHolders), 1 + random() % kProducers);
           break;
-        default: break;
+        default:
+          break;
       }
       directory.run(true);
     }

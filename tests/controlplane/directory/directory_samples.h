@@ -16,7 +16,8 @@
 namespace peercache::test {
 
 inline Key128 key_of(uint64_t number) {
-  return Key128{.low = (number + 1) * 0x9e3779b97f4a7c15ULL, .high = (number + 7) * 0xd6e8feb86659fd93ULL};
+  return Key128{.low = (number + 1) * 0x9e3779b97f4a7c15ULL,
+                .high = (number + 7) * 0xd6e8feb86659fd93ULL};
 }
 
 /// Life `sequence` of key `key` at `node`.

@@ -108,7 +108,8 @@ TEST_CASE("hash_ring: the order of the list does not move keys", "[unit]") {
   }
 }
 
-// These owners are what the hash version of the hello stands for: another result needs another version.
+// These owners are what the hash version of the hello stands for: another result needs another
+// version.
 TEST_CASE("hash_ring: golden owners", "[unit]") {
   const HashRing ring = *HashRing::make(names(5), 160);
   std::string found;
@@ -117,8 +118,7 @@ TEST_CASE("hash_ring: golden owners", "[unit]") {
     ring.owners(Key128{i * 0x9e3779b97f4a7c15ULL, ~i}, 2, owners);
     found += std::to_string(owners[0]) + std::to_string(owners[1]) + " ";
   }
-  REQUIRE(found ==
-          "24 04 01 01 43 04 24 23 21 32 14 02 40 13 01 43 01 32 40 43 34 20 43 42 ");
+  REQUIRE(found == "24 04 01 01 43 04 24 23 21 32 14 02 40 13 01 43 01 32 40 43 34 20 43 42 ");
 }
 
 TEST_CASE("choose_holders: one per host, more only as far as replicas need them", "[unit]") {

@@ -66,8 +66,8 @@ class Cluster {
       for (uint32_t i = 0; i < nodes_.size(); ++i) {
         const bool up = view->members()[i].state == MemberState::kUp;
         if (up != alive(i)) return false;
-        if (up && view->members()[i].incarnation !=
-                      nodes_[i].membership->own_heartbeat().incarnation) {
+        if (up &&
+            view->members()[i].incarnation != nodes_[i].membership->own_heartbeat().incarnation) {
           return false;
         }
       }
@@ -95,12 +95,22 @@ class Cluster {
     const std::pair<uint32_t, uint32_t> who{action.member_index, action.incarnation.value()};
     switch (action.kind) {
       case Kind::kSendHello:
-      case Kind::kSendHeartbeat: call(from, action); break;
-      case Kind::kMemberUp: nodes_[from].up.insert(who); break;
+      case Kind::kSendHeartbeat:
+        call(from, action);
+        break;
+      case Kind::kMemberUp:
+        nodes_[from].up.insert(who);
+        break;
       case Kind::kMemberDown:
-      case Kind::kMemberReplaced: REQUIRE(nodes_[from].up.erase(who) == 1); break;  // (M3)
-      case Kind::kMemberSuspect: REQUIRE(nodes_[from].up.contains(who)); break;
-      case Kind::kMemberRefused: FAIL("nobody differs here"); break;
+      case Kind::kMemberReplaced:
+        REQUIRE(nodes_[from].up.erase(who) == 1);
+        break;  // (M3)
+      case Kind::kMemberSuspect:
+        REQUIRE(nodes_[from].up.contains(who));
+        break;
+      case Kind::kMemberRefused:
+        FAIL("nobody differs here");
+        break;
     }
   }
 
@@ -112,8 +122,8 @@ class Cluster {
     return random_() % 50 == 0 || cuts_[{std::min(a, b), std::max(a, b)}];
   }
 
-  /// A call: there, back, or an error. The caller may be another incarnation by then, as in a process that restarts:
-  /// then nobody is called back.
+  /// A call: there, back, or an error. The caller may be another incarnation by then, as in a
+  /// process that restarts: then nobody is called back.
   void call(uint32_t from, const MembershipAction& action) {
     const uint32_t to = action.member_index;
     StaticMembership* const caller = nodes_[from].membership.get();
@@ -156,9 +166,8 @@ class Cluster {
         } else {
           const HeartbeatReplyMessage reply = callee.on_heartbeat(beat, now_);
           after(delay(), [=, this] {
-            finish([=, this](StaticMembership& self) {
-              self.on_heartbeat_result(to, reply, now_);
-            });
+            finish(
+                [=, this](StaticMembership& self) { self.on_heartbeat_result(to, reply, now_); });
           });
         }
       });
@@ -179,7 +188,8 @@ TEST_CASE("membership cluster: forms within a second", "[unit]") {
   REQUIRE(cluster.converged());
 }
 
-TEST_CASE("membership cluster: converges after crashes, restarts, freezes and cut links", "[unit]") {
+TEST_CASE("membership cluster: converges after crashes, restarts, freezes and cut links",
+          "[unit]") {
   for (uint64_t seed = 1; seed <= 20; ++seed) {
     INFO("seed " << seed);
     std::mt19937_64 random(seed);
@@ -189,11 +199,21 @@ TEST_CASE("membership cluster: converges after crashes, restarts, freezes and cu
       const auto i = static_cast<uint32_t>(random() % 6);
       const auto j = static_cast<uint32_t>((i + 1 + random() % 5) % 6);
       switch (random() % 5) {
-        case 0: cluster.crash(i); break;
-        case 1: cluster.start(i); break;  // also a restart in place, faster than anybody notices
-        case 2: cluster.freeze(i, true); break;
-        case 3: cluster.freeze(i, false); break;
-        case 4: cluster.cut(i, j, random() % 2 == 0); break;
+        case 0:
+          cluster.crash(i);
+          break;
+        case 1:
+          cluster.start(i);
+          break;  // also a restart in place, faster than anybody notices
+        case 2:
+          cluster.freeze(i, true);
+          break;
+        case 3:
+          cluster.freeze(i, false);
+          break;
+        case 4:
+          cluster.cut(i, j, random() % 2 == 0);
+          break;
       }
       cluster.run(milliseconds(random() % 4000));
     }

@@ -45,7 +45,8 @@ std::shared_ptr<const Snapshot> snapshot_of(uint64_t epoch) {
       Snapshot{View(Epoch(epoch), std::move(members)), *HashRing::make(names, 16)});
 }
 
-// a ring that is cleared and refilled under its readers gave 51,058 failed look-ups in 642,976.
+// a ring that is cleared and refilled under its readers gave 51,058 failed look-ups in
+// 642,976.
 TEST_CASE("snapshot_cell: readers always see a whole ring of one epoch (X-19)", "[unit]") {
   constexpr uint64_t kEpochs = 2000;
   SnapshotCell<Snapshot> cell(snapshot_of(0));

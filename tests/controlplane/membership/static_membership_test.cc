@@ -16,7 +16,7 @@ using Kind = MembershipAction::Kind;
 
 NodeIdentity identity(uint64_t node, uint32_t incarnation) {
   const std::string name = "node-" + std::to_string(node);
-  return {name,     NodeId(node),           Incarnation(incarnation),
+  return {name,     NodeId(node),   Incarnation(incarnation),
           "host-a", name + ":7000", "/run/" + name + ".sock"};
 }
 
@@ -53,8 +53,8 @@ class Bench {
     REQUIRE(count(actions, Kind::kMemberUp, index) == 1);
   }
   static size_t count(const std::vector<MembershipAction>& actions, Kind kind, uint32_t index) {
-    return static_cast<size_t>(std::count_if(
-        actions.begin(), actions.end(), [&](const MembershipAction& action) {
+    return static_cast<size_t>(
+        std::count_if(actions.begin(), actions.end(), [&](const MembershipAction& action) {
           return action.kind == kind && action.member_index == index;
         }));
   }
@@ -133,7 +133,8 @@ TEST_CASE("static_membership: a member is up from its answer, then gets heartbea
   REQUIRE(bench.membership->next_due() == bench.now + milliseconds(1));
 }
 
-TEST_CASE("static_membership: silence makes suspect at half the TTL and down at all of it", "[unit]") {
+TEST_CASE("static_membership: silence makes suspect at half the TTL and down at all of it",
+          "[unit]") {
   Bench bench;
   bench.bring_up(1, identity(2, 200));
   const Nanos heard = bench.now;
@@ -157,7 +158,8 @@ TEST_CASE("static_membership: silence makes suspect at half the TTL and down at 
   REQUIRE(bench.membership->view()->liveness(NodeId(2), Incarnation(200)) == Liveness::kLive);
 }
 
-TEST_CASE("static_membership: a refused connection is a dead process, a lost one a suspicion", "[unit]") {
+TEST_CASE("static_membership: a refused connection is a dead process, a lost one a suspicion",
+          "[unit]") {
   Bench bench;
   bench.bring_up(1, identity(2, 200));
   bench.step(seconds(2));
@@ -171,7 +173,8 @@ TEST_CASE("static_membership: a refused connection is a dead process, a lost one
   REQUIRE(bench.member(1).state == MemberState::kDown);
 }
 
-TEST_CASE("static_membership: a member that never answers is asked for ever, ever less often", "[unit]") {
+TEST_CASE("static_membership: a member that never answers is asked for ever, ever less often",
+          "[unit]") {
   Bench bench;
   std::vector<Nanos> asked;
   while (bench.now < seconds(60)) {
@@ -181,7 +184,7 @@ TEST_CASE("static_membership: a member that never answers is asked for ever, eve
       bench.membership->on_hello_result(2, kRefusedError, bench.now);
     }
   }
-  REQUIRE(asked.size() > 30);   // at least every 2 s
+  REQUIRE(asked.size() > 30);  // at least every 2 s
   REQUIRE(asked.size() < 50);
   REQUIRE(asked[1] - asked[0] <= milliseconds(105));
   REQUIRE(asked.back() > seconds(57));
@@ -208,7 +211,8 @@ TEST_CASE("static_membership: a new incarnation makes the old one dead at once",
 
   // What the old process still says is of no effect.
   const HelloMessage late{options_of(1, 1).terms, identity(2, 200)};
-  REQUIRE(bench.membership->on_hello(late, bench.now).refusal.find("replaced") != std::string::npos);
+  REQUIRE(bench.membership->on_hello(late, bench.now).refusal.find("replaced") !=
+          std::string::npos);
   REQUIRE_FALSE(bench.membership->on_heartbeat({NodeId(2), Incarnation(200)}, bench.now).known);
   bench.membership->on_leave({NodeId(2), Incarnation(200)}, bench.now);
   bench.membership->on_peer_lost(NodeId(2), Incarnation(200), bench.now);

@@ -14,9 +14,9 @@ TEST_CASE("host_port: names, IPv4 and bracketed IPv6 are taken apart", "[unit]")
 }
 
 TEST_CASE("host_port: everything else is an error", "[unit]") {
-  for (const char* text : {"", ":", "host", "host:", ":7000", "host:0", "host:65536", "host:-1",
-                           "host:7000x", "::1:7000", "[]:7000", "a b:7000", "a\n:7000",
-                           "host: 7000", "host:+7000"}) {
+  for (const char* text :
+       {"", ":", "host", "host:", ":7000", "host:0", "host:65536", "host:-1", "host:7000x",
+        "::1:7000", "[]:7000", "a b:7000", "a\n:7000", "host: 7000", "host:+7000"}) {
     INFO(text);
     REQUIRE_FALSE(parse_host_port(text).has_value());
   }

@@ -112,15 +112,15 @@ TEST_CASE("messages: truncated, lengthened and unaligned bytes are handled", "[u
   for (const Message& message : sample_messages()) {
     const std::vector<std::byte> bytes = *encode_message(message);
     for (size_t length = 0; length < bytes.size(); ++length) {
-      // A cut is refused, or it took nothing that the message needs: never a crash, never another meaning.
+      // A cut is refused, or it took nothing that the message needs: never a crash, never another
+      // meaning.
       const Result<Message> decoded =
           decode_message(type_of(message), std::span(bytes.data(), length));
       if (decoded) REQUIRE(*decoded == message);
     }
     std::vector<std::byte> moved(bytes.size() + 1);
     std::copy(bytes.begin(), bytes.end(), moved.begin() + 1);
-    const Result<Message> decoded =
-        decode_message(type_of(message), std::span(moved).subspan(1));
+    const Result<Message> decoded = decode_message(type_of(message), std::span(moved).subspan(1));
     REQUIRE(decoded.has_value());
     REQUIRE(*decoded == message);
   }

@@ -31,8 +31,8 @@ inline std::vector<Location> message_locations(size_t count) {
 inline ClusterTerms sample_terms() { return {"cluster-a", 1, 1, 160, 2, 6000}; }
 
 inline NodeIdentity sample_identity() {
-  return {"node-1",        NodeId(77), Incarnation(0xabcd), "host-9", "10.0.0.7:7100",
-          "/run/peercache/node-1.sock"};
+  return {"node-1", NodeId(77),      Incarnation(0xabcd),
+          "host-9", "10.0.0.7:7100", "/run/peercache/node-1.sock"};
 }
 
 /// One of each type, in the order of MessageType; the golden files hold these.
@@ -45,12 +45,12 @@ inline std::vector<Message> sample_messages() {
       LeaveMessage{NodeId(77), Incarnation(0xabcd)},
       DirectoryUpdateMessage{NodeId(77), Incarnation(0xabcd), Epoch(5), 42, message_locations(2),
                              message_locations(3)},
-      DirectoryUpdateReplyMessage{42,
-                                  {UpdateOutcome::kApplied, UpdateOutcome::kNotFound,
-                                   UpdateOutcome::kApplied, UpdateOutcome::kStaleSequence,
-                                   UpdateOutcome::kAppliedDropped},
-                                  1000,
-                                  7},
+      DirectoryUpdateReplyMessage{
+          42,
+          {UpdateOutcome::kApplied, UpdateOutcome::kNotFound, UpdateOutcome::kApplied,
+           UpdateOutcome::kStaleSequence, UpdateOutcome::kAppliedDropped},
+          1000,
+          7},
       DirectoryLookupMessage{{Key128{1, 2}, Key128{3, 4}, Key128{5, 6}}},
       DirectoryLookupReplyMessage{{1, 0, 2}, message_locations(3)},
       ReportMissingMessage{message_locations(2)},
