@@ -54,11 +54,15 @@ void Rail<T>::expire_posted(uint16_t index) noexcept {
     const Nanos enough =
         std::min<Nanos>(operation_timeout_, std::chrono::milliseconds(options_.suspect_after_ms));
     // A peer that has answered others meanwhile lost this one operation, but lives.
-    const bool silent = rail_.links[peer.value()].last_success_at <= slot.posted_at;
+    bool silent = rail_.links[peer.value()].last_success_at <= slot.posted_at;
+    if constexpr (detail::KnowsPeers<T>) {
+      // Its peers are read without their help: what was late is this client, which did not poll.
+      silent = false;
+    }
     if (age >= enough && silent) {
       suspect(peer);
     }
-    if (age >= operation_timeout_ || (age >= enough && silent)) {
+    if ((age >= operation_timeout_ && !detail::KnowsPeers<T>) || (age >= enough && silent)) {
       note_error(peer);
     }
   }

@@ -92,10 +92,14 @@ TEST_CASE("copy: copy_bytes is exact around the streaming threshold", "[unit]") 
   }
 }
 
-TEST_CASE("copy: the cached copy is exact", "[unit]") {
+TEST_CASE("copy: the copies by name are exact", "[unit]") {
   for (const size_t bytes :
        {size_t{0}, size_t{1}, size_t{63}, size_t{4096}, kStreamingBytesMin + 3}) {
     REQUIRE(copies_exactly(&copy_bytes_cached, bytes, 1, 3));
+    const auto ahead = [](std::byte* to, const std::byte* from, size_t count) {
+      copy_bytes_ahead(to, from, count, nullptr);
+    };
+    REQUIRE(copies_exactly(ahead, bytes, 1, 3));
   }
 }
 
