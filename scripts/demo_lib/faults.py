@@ -2,9 +2,9 @@
 
 import time
 
-# The moment: others read from the victim. At first two of them, and many pages (a few are read before
-# the signal arrives); then less will do, at last nothing is waited for. Each step ends by time or by
-# the share of what was left, whichever comes first: (readers, pages, seconds, share).
+# The moment: others read from the victim. At first two of them, and many pages (a few are read
+# before the signal arrives); then less will do, at last nothing is waited for. A step ends by time
+# or by the share of what was left, whichever comes first: (readers, pages, seconds, share).
 _STEPS = ((2, 64, 3.0, 0.2), (1, 64, 5.0, 0.4), (1, 1, 8.0, 0.6))
 
 

@@ -4,7 +4,6 @@ import collections
 import json
 import os
 import selectors
-import shutil
 import signal
 import socket
 import subprocess
@@ -15,6 +14,7 @@ import time
 _ENGINE = os.path.join(os.path.dirname(os.path.abspath(__file__)), "engine.py")
 START_S = 60.0  # a node itself waits at most 30 s for the others
 CLOSE_S = 8.0  # a store closes within 5 s
+_LOG_TAIL_BYTES = 16384
 
 
 class FleetError(RuntimeError):
@@ -29,10 +29,10 @@ class Engine:
         inflight: requests sent and not reported done, by index, oldest first.
     """
 
-    def __init__(self, node, process, log_path):
+    def __init__(self, node, process, log):
         self.node = node
         self.process = process
-        self.log_path = log_path
+        self.log = log  # a file without a name, so that nothing is left behind, whoever is killed
         self.state = "starting"
         self.inflight = collections.OrderedDict()
         self.incoming = b""
@@ -44,11 +44,11 @@ class Engine:
 
     def log_tail(self, lines=12):
         """Returns the last lines the engine wrote."""
-        try:
-            with open(self.log_path, encoding="utf-8", errors="replace") as file:
-                return "".join(file.readlines()[-lines:]).rstrip()
-        except OSError:
-            return ""
+        descriptor = self.log.fileno()  # its position is the engine's: read without moving it
+        size = os.fstat(descriptor).st_size
+        start = max(0, size - _LOG_TAIL_BYTES)
+        text = os.pread(descriptor, size - start, start).decode("utf-8", "replace")
+        return "\n".join(text.splitlines()[-lines:])
 
 
 def free_ports(count):
@@ -75,11 +75,9 @@ class Fleet:
     def __init__(self, configs):
         self._configs = configs
         self._selector = selectors.DefaultSelector()
-        self._log_dir = None
         self.engines = []
 
     def __enter__(self):
-        self._log_dir = tempfile.mkdtemp(prefix="peercache-demo-")
         return self
 
     def __exit__(self, *_):
@@ -88,16 +86,15 @@ class Fleet:
     def launch(self):
         """Starts the processes; they report "ready" in `poll`."""
         for node, config in enumerate(self._configs):
-            log_path = os.path.join(self._log_dir, f"engine-{node}.log")
-            with open(log_path, "wb") as log:
-                process = subprocess.Popen(
-                    [sys.executable, _ENGINE, str(os.getpid())],
-                    stdin=subprocess.PIPE,
-                    stdout=subprocess.PIPE,
-                    stderr=log,
-                    start_new_session=True,  # a terminal's Ctrl-C is for the parent alone
-                )
-            engine = Engine(node, process, log_path)
+            log = tempfile.TemporaryFile()
+            process = subprocess.Popen(
+                [sys.executable, _ENGINE, str(os.getpid())],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                start_new_session=True,  # a terminal's Ctrl-C is for the parent alone
+            )
+            engine = Engine(node, process, log)
             self.engines.append(engine)
             os.set_blocking(process.stdin.fileno(), False)
             os.set_blocking(process.stdout.fileno(), False)
@@ -216,7 +213,5 @@ class Fleet:
             engine.process.wait()
             engine.process.stdin.close()
             engine.process.stdout.close()
+            engine.log.close()
         self._selector.close()
-        if self._log_dir:
-            shutil.rmtree(self._log_dir, ignore_errors=True)
-            self._log_dir = None

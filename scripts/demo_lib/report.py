@@ -201,8 +201,11 @@ def _hints(result, figures):
     evicted = figures["node_counters"].get("pool_evicted_count", 0)
     if evicted:
         pool = format_bytes(figures["pool_bytes"])
-        hints.append(f"--pool with more than {pool}: {evicted:,} pages were evicted")
-    if options.kill_one_at is None and options.freeze_one_at is None:
+        larger = f"a --pool larger than {pool}, or fewer --requests"
+        hints.append(f"{larger}: {evicted:,} pages were evicted")
+    if options.nodes == 1:
+        hints.append("--nodes 4: a node alone can only read its own pages")
+    elif options.kill_one_at is None and options.freeze_one_at is None:
         hints.append("--kill-one-at 50%: the fullest node dies while others read from it")
     elif options.freeze_one_at is None:
         hints.append("--freeze-one-at 50%: it is stopped for a while instead")
