@@ -33,6 +33,8 @@ struct RpcLookup {
 };
 
 /// What calls need of the conductor without waiting for it.
+///
+/// THREAD:     any.
 class ConductorDoor {
  public:
   virtual ~ConductorDoor() = default;
