@@ -109,9 +109,12 @@ function(pc_add_fuzz name)
   if(PC_BUILD_FUZZ)
     pc_add_program(${name} SOURCES ${arg_SOURCES} DEPENDS ${arg_DEPENDS})
     target_link_options(${name} PRIVATE -fsanitize=fuzzer)
-    # A short run from the corpus; longer ones are started by hand with the same program.
+    # A short run from the corpus; longer ones are started by hand with the same program. What it
+    # finds goes to the build folder (the first one named): the corpus is checked in by people.
+    set(found ${PROJECT_BINARY_DIR}/fuzz/${name})
+    file(MAKE_DIRECTORY ${found})
     add_test(NAME ${name} COMMAND ${name} -runs=20000 -max_total_time=20
-             -artifact_prefix=${PROJECT_BINARY_DIR}/ ${corpus})
+             -artifact_prefix=${found}/ ${found} ${corpus})
   else()
     pc_add_program(${name} SOURCES ${arg_SOURCES} ${PROJECT_SOURCE_DIR}/tests/support/fuzz_replay_main.cc
                    DEPENDS ${arg_DEPENDS})
