@@ -90,6 +90,9 @@ void StormWriter::step() {
 }
 
 void StormWriter::on_published(const Location& location) {
+  if (directory_ != nullptr) {
+    directory_->insert(location);
+  }
   History& history = histories_[class_of(location)];
   if (history.published - history.oldest == history.ring.size()) {
     ++history.oldest;  // one that is touched again and again outlives those after it
@@ -99,6 +102,9 @@ void StormWriter::on_published(const Location& location) {
 }
 
 void StormWriter::on_retired(const Location& location) {
+  if (directory_ != nullptr) {
+    directory_->erase(location);
+  }
   ++retired_;
   History& history = histories_[class_of(location)];
   const uint64_t number = latest_[location.slot.value()];
