@@ -4,7 +4,7 @@
 
 #include "controlplane/node/call_runner.h"
 #include "dataplane/base/copy.h"
-#include "dataplane/base/ordering.h"
+#include "dataplane/base/stream_hash.h"
 #include "dataplane/pool/slot_life.h"
 
 namespace peercache {
@@ -117,18 +117,17 @@ void CallRunner::fill_slot(uint32_t key_index, const SlotGrant& grant) {
   unpublished_.generation = begin_life(header);
 
   const std::span<const LocalPiece> pieces = pieces_of(key_index);
+  const bool hashed = shared_.options.verify != VerifyMode::kOff;
+  StreamHash64 hash;
   std::byte* to = slot_bytes;
   for (const LocalPiece& piece : pieces) {
     copy_bytes(to, piece.address, piece.length_bytes);
+    // Of the source: it may be in a cache, the slot's bytes have just been written past them.
+    if (hashed) hash.update(piece.address, piece.length_bytes);
     to += piece.length_bytes;
   }
   const uint32_t length_bytes = object_bytes(key_index);
-  PayloadHash hash{0};
-  if (shared_.options.verify != VerifyMode::kOff) {
-    copy_done_fence();
-    hash = PayloadHash(hash_bytes64(slot_bytes, length_bytes));
-  }
-  unpublished_.object = {keys_[key_index], length_bytes, layout_digest(pieces), hash,
+  unpublished_.object = {keys_[key_index], length_bytes, layout_digest(pieces), PayloadHash(hashed ? hash.digest() : 0),
                          shared_.sequences.next()};
   unpublished_.place.group = keys_[key_index];
   unpublished_.place.position_index = place_.first_position_index + key_index;

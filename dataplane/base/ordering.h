@@ -103,6 +103,39 @@ inline void cancel_sleep(std::atomic<uint32_t>& word) noexcept {
   return word.exchange(kAwake, std::memory_order_seq_cst) == kAsleep;
 }
 
+/// Safe reclamation of what many threads look at through one table entry (mapped memory of a peer).
+///
+///   user:   announce_entry(word, epoch); entered_load() of entries; ... word = 0 with release
+///   owner:  hide_entry(entry); epoch + 1; free once no word holds an older epoch (load_announced)
+///
+/// As with sleeping, each side writes its word and then reads the other's: either the user finds
+/// the entry hidden, or the owner finds the announcement. A plain store of the word would wait in
+/// the store buffer behind the load of the entry, and the memory would be gone while it is read.
+inline void announce_entry(std::atomic<uint64_t>& word, uint64_t epoch) noexcept {
+  // S4 seq_cst RMW: meets S6 in hide_entry and S7 in load_announced.
+  static_cast<void>(word.exchange(epoch, std::memory_order_seq_cst));
+}
+
+/// User, after announce_entry: the entry, or null if it was hidden before the announcement.
+template <class T>
+[[nodiscard]] inline T* entered_load(const std::atomic<T*>& entry) noexcept {
+  // S5 seq_cst load: meets S6 in hide_entry; also acquires what the publishing store released.
+  return entry.load(std::memory_order_seq_cst);
+}
+
+/// Owner: nobody who announces after this finds the entry.
+template <class T>
+inline void hide_entry(std::atomic<T*>& entry) noexcept {
+  // S6 seq_cst RMW: meets S4 in announce_entry and S5 in entered_load.
+  static_cast<void>(entry.exchange(nullptr, std::memory_order_seq_cst));
+}
+
+/// Owner, after hide_entry: the epoch that a user has announced, or 0.
+[[nodiscard]] inline uint64_t load_announced(const std::atomic<uint64_t>& word) noexcept {
+  // S7 seq_cst load: meets S4 in announce_entry, and acquires what the user's last release covers.
+  return word.load(std::memory_order_seq_cst);
+}
+
 namespace detail {
 
 using RacyWord [[gnu::may_alias]] = uint64_t;

@@ -1,7 +1,6 @@
 // The optional check of the payload hash, on top of the slot header.
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
+#include "dataplane/base/key.h"
+#include "dataplane/base/stream_hash.h"
 #include "dataplane/engine/client_state.h"
 
 namespace peercache {
@@ -18,16 +17,14 @@ bool Client::State::payload_holds(const OpRecord& record) noexcept {
   verify_countdown = options.verify_sample_reads_count;
   counters->verified.add();
   if (record.piece_count == 1) {
-    return XXH3_64bits(record.pieces[0].address, record.pieces[0].length_bytes) ==
+    return hash_bytes64(record.pieces[0].address, record.pieces[0].length_bytes) ==
            record.landing.payload_hash.value();
   }
-  XXH3_state_t state;
-  XXH3_INITSTATE(&state);
-  XXH3_64bits_reset(&state);
+  StreamHash64 hash;
   for (uint16_t i = 0; i < record.piece_count; ++i) {
-    XXH3_64bits_update(&state, record.pieces[i].address, record.pieces[i].length_bytes);
+    hash.update(record.pieces[i].address, record.pieces[i].length_bytes);
   }
-  return XXH3_64bits_digest(&state) == record.landing.payload_hash.value();
+  return hash.digest() == record.landing.payload_hash.value();
 }
 
 }  // namespace peercache

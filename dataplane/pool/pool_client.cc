@@ -32,6 +32,10 @@ Result<SlotGrant> PoolClient::take(SizeClassIndex size_class) {
     shared_->wake_agent();
     return make_error(Errc::kBusy, "no free slot of size class {} is ready", size_class);
   }
+  // What was in it could be read until now.
+  if (SlotHeader& old = shared_->memory.headers[slot.value()]; old.state == SlotState::kRetired) {
+    free_life(old);
+  }
   return SlotGrant{.slot = slot,
                    .size_class = size_class,
                    .offset_bytes = uint64_t{slot.value()} * shared_->options.granule_bytes};

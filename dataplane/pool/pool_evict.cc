@@ -102,14 +102,22 @@ std::optional<SlotIndex> PublishedPool::State::any_published(SizeClassIndex size
   return found;
 }
 
-PublishedPool::State::Shares PublishedPool::State::shares_with(SizeClassIndex size_class) const {
-  std::array<uint32_t, limits::kSizeClassesMax> slot_bytes{};
-  for (uint8_t i = 0; i < classes.count(); ++i) {
-    const SizeClassIndex other(i);
-    slot_bytes[i] =
-        other == size_class || space.class_bytes(other) > 0 ? classes.slot_bytes(other) : 0;
+// The classes that have extents, and the one that asks, divide the region.
+const PublishedPool::State::Shares& PublishedPool::State::shares_with(SizeClassIndex size_class) {
+  const bool in_use = space.class_bytes(size_class) > 0;
+  const uint32_t extra_class = in_use ? kNoClass : size_class.value();
+  if (shares_version != space.extents_version() || shares_extra_class != extra_class) {
+    std::array<uint32_t, limits::kSizeClassesMax> slot_bytes{};
+    for (uint8_t i = 0; i < classes.count(); ++i) {
+      const SizeClassIndex other(i);
+      const bool counts = other == size_class || space.class_bytes(other) > 0;
+      slot_bytes[i] = counts ? classes.slot_bytes(other) : 0;
+    }
+    shares = class_shares(classes.region_bytes(), slot_bytes);
+    shares_version = space.extents_version();
+    shares_extra_class = extra_class;
   }
-  return class_shares(space.granule_count() * options.granule_bytes, slot_bytes);
+  return shares;
 }
 
 uint32_t PublishedPool::State::objects_with(ExtentIndex extent, uint32_t limit_count) {
@@ -130,7 +138,7 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(
     size_t position,
     SizeClassIndex size_class,
     Donors donors,
-    const Shares& shares,
+    const Shares& class_share,
     uint32_t& budget_count) {
   const std::vector<ExtentIndex>& order = space.by_address();
   const uint64_t start = position == 0 ? 0 : space.extent(order[position - 1]).run.end_index();
@@ -148,7 +156,7 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(
       // class.
       taken_bytes[donor] += extent.run.count * options.granule_bytes;
       if (donors == Donors::kIdleOnly ||
-          space.class_bytes(extent.size_class) < shares[donor] + taken_bytes[donor]) {
+          space.class_bytes(extent.size_class) < class_share[donor] + taken_bytes[donor]) {
         return std::nullopt;
       }
     }
@@ -174,9 +182,10 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::window_from(
 std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(
     SizeClassIndex size_class,
     Donors donors) {
-  const Shares shares = shares_with(size_class);
+  const Shares& now_shares = shares_with(size_class);
   if (donors == Donors::kAboveShare &&
-      space.class_bytes(size_class) + classes.slot_bytes(size_class) > shares[size_class.value()]) {
+      space.class_bytes(size_class) + classes.slot_bytes(size_class) >
+          now_shares[size_class.value()]) {
     return std::nullopt;
   }
   std::optional<Window> best;
@@ -186,7 +195,7 @@ std::optional<PublishedPool::State::Window> PublishedPool::State::find_window(
   };
   for (size_t position = 0; position < space.by_address().size(); ++position) {
     const std::optional<Window> window =
-        window_from(position, size_class, donors, shares, budget_count);
+        window_from(position, size_class, donors, now_shares, budget_count);
     if (window && (!best || cost(*window) < cost(*best))) {
       best = window;
     }

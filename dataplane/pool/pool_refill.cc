@@ -98,8 +98,7 @@ bool PublishedPool::State::see_demand(ClassSupply& supply, Nanos now) {
   return seen.demand_count != 0;
 }
 
-uint64_t PublishedPool::State::fair_count_of(SizeClassIndex size_class,
-                                             uint32_t active_count) const {
+uint64_t PublishedPool::State::fair_count_of(SizeClassIndex size_class, uint32_t active_count) {
   const uint64_t share_bytes = shares_with(size_class)[size_class.value()];
   return share_bytes / classes.slot_bytes(size_class) / kReadyPart / std::max(active_count, 1U);
 }
@@ -161,11 +160,12 @@ void PublishedPool::State::make_room(const Shared& shared,
   const bool asked = shared.supplies[size_class.value()].seen.asked;
   reclaim_excess(&shared, size_class, asked ? 0 : fair_count, needed_count);
   take_windows(size_class, needed_count);
-  if (asked && space.free_count(size_class) < needed_count && classes.count() > 1) {
-    // Slots that idle clients hold keep their extents from being taken.
+  if (space.free_count(size_class) < needed_count && classes.count() > 1) {
+    // Slots of other classes that wait for idle clients keep their extents from being taken.
     for (uint8_t i = 0; i < classes.count(); ++i) {
-      if (SizeClassIndex(i) != size_class) {
-        reclaim_excess(&shared, SizeClassIndex(i), 0, UINT32_MAX);
+      const SizeClassIndex other(i);
+      if (other != size_class) {
+        reclaim_excess(nullptr, other, asked ? 0 : fair_count_of(other, 1), UINT32_MAX);
       }
     }
     take_windows(size_class, needed_count);

@@ -240,7 +240,8 @@ void PublishedPool::State::check_invariants() const {
         ++waiting_count;
         PC_ASSERT(space.holder(slot) == SlotHolder::kGranted, slot);  // (P2)
         PC_ASSERT(space.class_of(slot).value() == i, slot, i);        // (P3)
-        PC_ASSERT(memory.headers[slot.value()].state == SlotState::kFree, slot);
+        const SlotState state = memory.headers[slot.value()].state;
+        PC_ASSERT(state == SlotState::kFree || state == SlotState::kRetired, slot, state);
       });
     }
   });

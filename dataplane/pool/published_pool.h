@@ -28,6 +28,8 @@ struct PoolMemory {
 
 /// Told of every change of what the pool holds. Called by the pool agent's thread from inside
 /// poll_once.
+///
+/// THREAD:     the pool agent.
 class PoolListener {
  public:
   virtual ~PoolListener() = default;

@@ -69,11 +69,11 @@ struct PublishedPool::State {
   std::optional<Window> window_from(size_t position,
                                     SizeClassIndex size_class,
                                     Donors donors,
-                                    const Shares& shares,
+                                    const Shares& class_share,
                                     uint32_t& budget_count) PC_REQUIRES(agent);
   uint32_t objects_with(ExtentIndex extent, uint32_t limit_count) PC_REQUIRES(agent);
   bool take_window(SizeClassIndex size_class, Donors donors) PC_REQUIRES(agent);
-  Shares shares_with(SizeClassIndex size_class) const PC_REQUIRES(agent);
+  const Shares& shares_with(SizeClassIndex size_class) PC_REQUIRES(agent);
 
   // -- pool_refill.cc: who gets
   // ----------------------------------------------------------------------------------------
@@ -92,7 +92,7 @@ struct PublishedPool::State {
                       SizeClassIndex size_class,
                       uint64_t fair_count,
                       uint32_t needed_count) PC_REQUIRES(agent);
-  uint64_t fair_count_of(SizeClassIndex size_class, uint32_t active_count) const PC_REQUIRES(agent);
+  uint64_t fair_count_of(SizeClassIndex size_class, uint32_t active_count) PC_REQUIRES(agent);
 
   // -- pool_pending.cc
   // -------------------------------------------------------------------------------------------------
@@ -138,6 +138,10 @@ struct PublishedPool::State {
       256;  // messages per client and turn, so that a turn stays below a millisecond
   std::array<PoolMessage, kDrainMax> drained PC_GUARDED_BY(agent);
   uint32_t turn_count PC_GUARDED_BY(agent) = 0;
+  static constexpr uint32_t kNoClass = UINT32_MAX;
+  Shares shares PC_GUARDED_BY(agent){};  // as of `shares_version`
+  uint64_t shares_version PC_GUARDED_BY(agent) = UINT64_MAX;
+  uint32_t shares_extra_class PC_GUARDED_BY(agent) = kNoClass;
 
   // counters: written by the agent, read by any
   struct Counters {

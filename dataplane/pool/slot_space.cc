@@ -73,6 +73,7 @@ bool SlotSpace::grow(SizeClassIndex size_class) {
   by_address_.insert(place, ExtentIndex(index));
   class_bytes_[size_class.value()] += run->count * classes_.granule_bytes();
   ++idle_extent_count_;
+  ++extents_version_;
   for_each_slot(ExtentIndex(index), [&](SlotIndex slot) {
     SlotHeader& header = headers_[slot.value()];
     PC_ASSERT(slots_[slot.value()].holder == SlotHolder::kNobody, slot);
@@ -98,6 +99,7 @@ void SlotSpace::release(ExtentIndex index) {
   by_address_.erase(place);
   class_bytes_[extent.size_class.value()] -= extent.run.count * classes_.granule_bytes();
   --idle_extent_count_;
+  ++extents_version_;
   granules_.free(extent.run);
   extent = Extent{};
   unused_extents_.push_back(index.value());
@@ -106,17 +108,12 @@ void SlotSpace::release(ExtentIndex index) {
 std::optional<SlotIndex> SlotSpace::grant(SizeClassIndex size_class) {
   const std::optional<SlotIndex> slot = free_.pop_front(size_class);
   if (slot) {
-    SlotHeader& header = headers_[slot->value()];
-    if (header.state == SlotState::kRetired) {
-      free_life(header);
-    }
     set_holder(*slot, SlotHolder::kGranted);
   }
   return slot;
 }
 
 void SlotSpace::ungrant(SlotIndex slot) {
-  PC_ASSERT(headers_[slot.value()].state == SlotState::kFree, slot, headers_[slot.value()].state);
   PC_ASSERT(holder(slot) == SlotHolder::kGranted, slot, holder(slot));
   set_holder(slot, SlotHolder::kFree);
   free_.push_front(class_of(slot), slot);

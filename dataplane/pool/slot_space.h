@@ -19,7 +19,7 @@ namespace peercache {
 /// Who has a slot.
 enum class SlotHolder : uint8_t {
   kNobody = 0,   ///< no slot begins at this granule
-  kFree = 1,     ///< in the class's list; its header says FREE, or RETIRED until it is granted
+  kFree = 1,     ///< in the class's list; its header says FREE, or RETIRED until a client takes it
   kGranted = 2,  ///< a client's, from grant to its message
   kPublished = 3,
 };
@@ -67,7 +67,8 @@ class SlotSpace {
   /// granted or published.
   void release(ExtentIndex extent);
 
-  /// Takes the oldest free slot for a client; its header says FREE.
+  /// Takes the oldest free slot for a client. Its header stays: a retired object is readable until
+  /// the client takes the slot out of its ring.
   std::optional<SlotIndex> grant(SizeClassIndex size_class);
   /// The grant was taken back before its client saw it.
   void ungrant(SlotIndex slot);
@@ -94,6 +95,8 @@ class SlotSpace {
   }
   /// Extents in which every slot is free.
   [[nodiscard]] uint32_t idle_extent_count() const { return idle_extent_count_; }
+  /// Changes whenever an extent is made or released.
+  [[nodiscard]] uint64_t extents_version() const { return extents_version_; }
 
   template <class Fn>
   void for_each_slot(ExtentIndex index, Fn&& fn) const {
@@ -129,6 +132,7 @@ class SlotSpace {
   std::array<uint64_t, limits::kSizeClassesMax> class_bytes_{};
   uint64_t publish_stamp_ = 0;
   uint32_t idle_extent_count_ = 0;
+  uint64_t extents_version_ = 0;
 };
 
 }  // namespace peercache

@@ -29,17 +29,17 @@ enum class InflightPhase : uint8_t {
 ///
 /// THREAD: the rail's driver.
 struct alignas(kCacheLineBytes) InflightSlot {
-  OpRecord* op;             ///< null for probes and dropped slots
-  Nanos posted_at;          ///< of the data, or of their latest posting
-  Nanos expires_at;         ///< end of waiting; of a posted slot that is doomed: never again
-  LocalPiece header_piece;  ///< where the header lands
-  uint32_t generation_id;
-  uint32_t length_bytes;  ///< counted against the byte budget while in phase kData
-  PeerIndex peer;
-  uint8_t lane_index;
-  InflightPhase phase;
-  OpStatus doom;  ///< how it ends once quiet, if not by itself; kPending: not doomed
-  uint8_t repost_count;
+  OpRecord* op = nullptr;     ///< null for probes and dropped slots
+  Nanos posted_at{0};         ///< of the data, or of their latest posting
+  Nanos expires_at{0};        ///< of a posted slot that is doomed: not looked at any more
+  LocalPiece header_piece{};  ///< where the header lands
+  uint32_t generation_id = 0;
+  uint32_t length_bytes = 0;  ///< counted against the byte budget while in phase kData
+  PeerIndex peer{};
+  uint8_t lane_index = 0;
+  InflightPhase phase = InflightPhase::kFree;
+  OpStatus doom = OpStatus::kPending;  ///< how it ends once quiet, if not by itself
+  uint8_t repost_count = 0;
 };
 static_assert(sizeof(InflightSlot) == kCacheLineBytes);
 

@@ -251,6 +251,8 @@ class Rail final : public ManagedRail {
     std::array<RailLane*, kLanesMax> lanes{};
     std::array<LaneRequest, kPullMax> pulled{};
     std::array<WorkRequest, T::kPostBatchMax> batch{};
+    std::array<uint16_t, T::kPostBatchMax> batch_slots{};
+    std::array<Completion, T::kPollBatchMax> completions{};
     InflightTable table;
     BoundedFifo<uint16_t> headers_ready;
     BoundedFifo<uint16_t> data_ready;

@@ -107,17 +107,22 @@ bool Rail<T>::reaches(PeerIndex peer) const noexcept {
   if constexpr (detail::KnowsPeers<T>) {
     return peer.value() < limits::kPeersMax && transport_->reaches(peer);
   }
+  // A client polls the rails that it drives only while they have operations: they keep getting some
+  // (and refuse them), or their recovery would never be seen.
   // M2 acquire: meets M1 in RailProxy::connect_peer; the rail finds the command before the
   // operation.
   return peer.value() < limits::kPeersMax &&
          mailbox_.wanted[peer.value()].load(std::memory_order_acquire) &&
          // Relaxed is enough: a hint; an operation that comes all the same is refused.
-         mailbox_.views[peer.value()].load(std::memory_order_relaxed) != LinkView::kRefusing;
+         (client_driven_ ||
+          mailbox_.views[peer.value()].load(std::memory_order_relaxed) != LinkView::kRefusing);
 }
 
 template <Transport T>
 RailState Rail<T>::state() const noexcept {
-  return mailbox_.state.load(std::memory_order_relaxed);  // a hint, see note_state
+  const RailState state = mailbox_.state.load(std::memory_order_relaxed);  // a hint, see note_state
+  // As in reaches: who drives the rail must go on doing so.
+  return client_driven_ && state == RailState::kDown ? RailState::kDegraded : state;
 }
 
 template <Transport T>

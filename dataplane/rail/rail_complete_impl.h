@@ -11,18 +11,17 @@ namespace peercache {
 
 template <Transport T>
 int Rail<T>::reap() noexcept {
-  std::array<Completion, T::kPollBatchMax> completions;
   uint32_t total = 0;
   // Twice, since a validated READ pulled in one turn completes in two: otherwise slots pile up.
   for (int round = 0; round < 2; ++round) {
-    const uint32_t count = transport_->poll(completions);
+    const uint32_t count = transport_->poll(rail_.completions);
     if (count == 0) {
       break;
     }
     // Headers that have landed are read after their completions.
     validation_fence();
     for (uint32_t i = 0; i < count; ++i) {
-      complete(completions[i]);
+      complete(rail_.completions[i]);
     }
     total += count;
     if (count < T::kPollBatchMax) {
@@ -101,7 +100,7 @@ void Rail<T>::complete_failed(uint16_t index, OpStatus status) noexcept {
     stats_.errors.add();
     note_error(peer);
     try_link(peer);
-  } else if (status == OpStatus::kPeerLost && !detail::KnowsPeers<T>) {
+  } else if (status == OpStatus::kPeerLost) {
     suspect(peer);
   }
   if (slot.doom != OpStatus::kPending) {

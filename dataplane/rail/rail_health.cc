@@ -73,7 +73,8 @@ void RailHealth::on_probe_ok() noexcept {
 
 void RailHealth::go_down(Nanos now) noexcept {
   state_ = RailState::kDown;
-  probe_due_at_ = now + backoff_;
+  // The first time it is tried again at once: a burst of errors may be over already.
+  probe_due_at_ = backoff_ == backoff_min_ ? now : now + backoff_;
 }
 
 }  // namespace peercache

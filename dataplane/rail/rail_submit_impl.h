@@ -102,7 +102,6 @@ template <Transport T>
 template <bool kHeaders>
 int Rail<T>::post_from(BoundedFifo<uint16_t>& queue) noexcept {
   constexpr InflightPhase kPosted = kHeaders ? InflightPhase::kHeader : InflightPhase::kData;
-  std::array<uint16_t, T::kPostBatchMax> indices;
   int posted = 0;
   while (!queue.empty()) {
     uint32_t count = 0;
@@ -121,7 +120,7 @@ int Rail<T>::post_from(BoundedFifo<uint16_t>& queue) noexcept {
       if (admit(index, kHeaders) == Admission::kPost) {
         rail_.batch[count] = kHeaders ? header_request(index) : data_request(index);
         note_posted(index, kPosted);
-        indices[count++] = index;
+        rail_.batch_slots[count++] = index;
       }
     }
     if (count == 0) {
@@ -133,8 +132,8 @@ int Rail<T>::post_from(BoundedFifo<uint16_t>& queue) noexcept {
     posted += static_cast<int>(accepted);
     if (accepted < count) {
       for (uint32_t i = count; i > accepted; --i) {
-        undo_posted(indices[i - 1], kPosted);
-        queue.push_front(indices[i - 1]);
+        undo_posted(rail_.batch_slots[i - 1], kPosted);
+        queue.push_front(rail_.batch_slots[i - 1]);
       }
       break;
     }

@@ -54,11 +54,15 @@ void Rail<T>::expire_posted(uint16_t index) noexcept {
     const Nanos enough =
         std::min<Nanos>(operation_timeout_, std::chrono::milliseconds(options_.suspect_after_ms));
     // A peer that has answered others meanwhile lost this one operation, but lives.
-    const bool silent = rail_.links[peer.value()].last_success_at <= slot.posted_at;
+    bool silent = rail_.links[peer.value()].last_success_at <= slot.posted_at;
+    if constexpr (detail::KnowsPeers<T>) {
+      // Its peers are read without their help: what was late is this client, which did not poll.
+      silent = false;
+    }
     if (age >= enough && silent) {
       suspect(peer);
     }
-    if (age >= operation_timeout_ || (age >= enough && silent)) {
+    if ((age >= operation_timeout_ && !detail::KnowsPeers<T>) || (age >= enough && silent)) {
       note_error(peer);
     }
   }
@@ -175,6 +179,9 @@ void Rail<T>::release_held(PeerIndex peer) noexcept {
 
 template <Transport T>
 void Rail<T>::note_error(PeerIndex peer) noexcept {
+  if constexpr (detail::KnowsPeers<T>) {
+    return;  // there is no link that could be down
+  }
   rail_.health.on_error(peer, rail_.connected_count, rail_.turn.now);
   note_state();
 }
@@ -205,6 +212,9 @@ void Rail<T>::add_trouble(PeerIndex peer) noexcept {
 /// Operations towards the peer end at once from now on, until a probe succeeds.
 template <Transport T>
 void Rail<T>::suspect(PeerIndex peer) noexcept {
+  if constexpr (detail::KnowsPeers<T>) {
+    return;  // the transport says who is lost; memory of a peer that stands still can be read
+  }
   PeerLink& link = rail_.links[peer.value()];
   if (link.state != LinkState::kUp && link.state != LinkState::kTrial) {
     return;
@@ -376,7 +386,9 @@ void Rail<T>::probe_ended(uint16_t index, ProbeOutcome outcome) noexcept {
     return;
   }
   if (outcome == ProbeOutcome::kFailed) {
-    note_error(peer);
+    if (link.state != LinkState::kLeaving) {
+      note_error(peer);
+    }
     if (link.state == LinkState::kSuspect) {
       link.state = LinkState::kTrial;  // so that suspect() takes it and doubles the pause
     }

@@ -46,9 +46,9 @@ using LocalKey = StrongId<struct LocalKeyTag, uint32_t>;
 
 /// One local piece of an object.
 struct LocalPiece {
-  std::byte* address;
-  uint32_t length_bytes;
-  LocalKey local_key;
+  std::byte* address = nullptr;
+  uint32_t length_bytes = 0;
+  LocalKey local_key{};
 };
 static_assert(sizeof(LocalPiece) == 16);
 static_assert(std::is_trivially_copyable_v<LocalPiece>);
@@ -64,18 +64,18 @@ struct LookupBatch {
 /// What a rail hands to its transport. Borrows `pieces` or `lookup` until its completion was
 /// polled.
 struct WorkRequest {
-  uint64_t cookie_id;
-  uint64_t remote_offset_bytes;
+  uint64_t cookie_id = 0;
+  uint64_t remote_offset_bytes = 0;
   union {
-    const LocalPiece* pieces;
+    const LocalPiece* pieces = nullptr;
     const LookupBatch* lookup;
   };
-  uint32_t length_bytes;  ///< sum of the pieces; for LOOKUP zero
-  PeerIndex peer;
-  RegionIndex region;
-  uint16_t piece_count;
-  OpKind kind;
-  uint8_t flags_id;
+  uint32_t length_bytes = 0;  ///< sum of the pieces; for LOOKUP zero
+  PeerIndex peer{};
+  RegionIndex region{};
+  uint16_t piece_count = 0;
+  OpKind kind = OpKind::kRead;
+  uint8_t flags_id = 0;
 };
 static_assert(sizeof(WorkRequest) == 40);
 static_assert(std::is_trivially_copyable_v<WorkRequest>);

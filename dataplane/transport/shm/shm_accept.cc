@@ -53,8 +53,8 @@ int ShmEndpoint::accept_some(Nanos now) {
 }
 
 void ShmEndpoint::admit(UniqueFd fd, Nanos now) {
-  // Before its hello a connection may be a start-up probe for stale sockets, gone in a moment: twice as
-  // many as may stay are let in, and each has its deadline.
+  // Before its hello a connection may be a start-up probe for stale sockets, soon gone: twice
+  // as many as may stay are let in, and each has its deadline.
   if (inbound_count_ >= 2 * options_.inbound_max_count) {
     counters_.refused_by_us.add();
     return;  // a flood: not even a reason
@@ -119,10 +119,10 @@ void ShmEndpoint::answer_hello(ShmConnection& connection, const ShmFrame& frame,
                   agreed.error(), now);
   }
   if (admitted_count_ >= options_.inbound_max_count) {
-    return refuse(connection,
-                  make_error(Errc::kTooManyPeers, "{} connections are open already", admitted_count_),
-                  "",
-                  now);
+    return refuse(
+        connection,
+        make_error(Errc::kTooManyPeers, "{} connections are open already", admitted_count_), "",
+        now);
   }
   connection.admitted = true;
   ++admitted_count_;

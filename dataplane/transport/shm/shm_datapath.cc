@@ -41,6 +41,7 @@ bool pieces_add_up(const WorkRequest& request) noexcept {
 
 uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
   uint32_t accepted = 0;
+  uint32_t smalls = 0;
   for (const WorkRequest& request : requests) {
     if (small_.count() + bulk_.count() + writes_count_ == kDepth) {
       break;  // (S1)
@@ -57,10 +58,29 @@ uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
       const bool is_small =
           request.kind == OpKind::kLookup || request.length_bytes <= kSmallBytesMax;
       (is_small ? small_ : bulk_).push({request, 0, 0, 0, status});
+      smalls += is_small ? 1 : 0;
     }
     ++accepted;
   }
+  if (smalls != 0) {
+    prefetch_small(std::min(smalls, kPollBatchMax));
+  }
   return accepted;
+}
+
+// Headers are scattered over a table that no cache holds: their misses are under way while the rail
+// prepares its next data requests.
+void ShmTransport::prefetch_small(uint32_t count) noexcept {
+  const ShmPin pin(endpoint_.table(), port_.words[0]);
+  for (uint32_t i = small_.count() - std::min(count, small_.count()); i < small_.count(); ++i) {
+    const WorkRequest& request = small_.at(i).request;
+    if (request.kind == OpKind::kRead) {
+      const Place place = resolve(pin, request);
+      if (place.status == OpStatus::kOk) {
+        prefetch_bytes(place.from, kCacheLineBytes);
+      }
+    }
+  }
 }
 
 bool ShmTransport::accept_write(const WorkRequest& request) noexcept {

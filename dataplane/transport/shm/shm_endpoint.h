@@ -143,12 +143,14 @@ class ShmEndpoint {
   void arm(ShmConnection& connection);
   int check_deadlines(Nanos now);
   int work_on_mappings();
+  void update_gauges() noexcept;
+
+  // shm_teardown.cc
   void drop_closed();
   void close(ShmConnection& connection);
   /// Says why, then closes. For an outbound connection the listener hears of it.
   void refuse(ShmConnection& connection, const Error& error, const std::string& reason, Nanos now);
   void lose(ShmConnection& connection, const Error& error);
-  void update_gauges() noexcept;
 
   // shm_accept.cc
   int accept_some(Nanos now);

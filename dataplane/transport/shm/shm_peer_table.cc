@@ -42,7 +42,7 @@ void ShmPeerTable::publish(PeerIndex peer, std::unique_ptr<ShmPeerMapping> mappi
   PC_ASSERT(owned == nullptr, peer);
   owned = std::move(mapping);
   mapped_bytes_ += owned->mapped_bytes;
-  // P8 release: meets P7 in ShmPin::find(); the mapping is complete (I2).
+  // P3 release: meets entered_load in ShmPin::find(); the mapping is complete (I2).
   entries_[peer.value()].store(owned.get(), std::memory_order_release);
 }
 
@@ -50,10 +50,9 @@ void ShmPeerTable::retire(PeerIndex peer) {
   if (peer.value() >= entries_.size() || owned_[peer.value()] == nullptr) {
     return;
   }
-  // P4 seq_cst RMW: meets P3 in ShmPin and P7 in find().
-  static_cast<void>(entries_[peer.value()].exchange(nullptr, std::memory_order_seq_cst));
-  // P2 seq_cst RMW: meets P1 in ShmPin; users that see the new epoch see the cleared entry.
-  const uint64_t epoch = epoch_.value.fetch_add(1, std::memory_order_seq_cst) + 1;
+  hide_entry(entries_[peer.value()]);
+  // P2 release: meets P1 in ShmPin; users that see the new epoch see the cleared entry.
+  const uint64_t epoch = epoch_.value.fetch_add(1, std::memory_order_acq_rel) + 1;
   const uint64_t bytes = owned_[peer.value()]->mapped_bytes;
   retired_.push_back({epoch, std::move(owned_[peer.value()])});
   mapped_bytes_ -= bytes;
@@ -62,8 +61,7 @@ void ShmPeerTable::retire(PeerIndex peer) {
 
 bool ShmPeerTable::nobody_before(uint64_t epoch) const noexcept {
   for (size_t i = 0; i < user_count_; ++i) {
-    // P5 seq_cst load: meets P3 and P6 in ShmPin.
-    const uint64_t entered = users_[i]->value.load(std::memory_order_seq_cst);
+    const uint64_t entered = load_announced(users_[i]->value);
     if (entered != 0 && entered < epoch) {
       return false;
     }

@@ -9,6 +9,7 @@
 
 #include "dataplane/base/cacheline.h"
 #include "dataplane/base/limits.h"
+#include "dataplane/base/ordering.h"
 #include "dataplane/base/unique_handle.h"
 #include "dataplane/base/units.h"
 #include "dataplane/wire/region_descriptor.h"
@@ -128,15 +129,14 @@ class ShmPin {
   ShmPin(const ShmPeerTable& table, ShmEpochWord& word) noexcept : table_(table), word_(word) {
     // P1 acquire: meets P2 in retire(); whoever reads the new epoch sees the cleared entry.
     const uint64_t epoch = table.epoch_.value.load(std::memory_order_acquire);
-    // P3 seq_cst RMW: meets P4 in retire() and P5 in nobody_before(). Either the retiring side sees
-    // this word, or the loads of entries that follow see the cleared entry; a plain store would
-    // wait behind those loads.
-    static_cast<void>(word.value.exchange(epoch, std::memory_order_seq_cst));
+    // Either the retiring side sees this word, or find() sees the cleared entry.
+    announce_entry(word.value, epoch);
   }
   ShmPin(const ShmPin&) = delete;
   ShmPin& operator=(const ShmPin&) = delete;
   ~ShmPin() {
-    // P6 release: meets P5 in nobody_before(); all reads of the memory come before it is unmapped.
+    // P4 release: meets load_announced in nobody_before(); all reads of the memory come before it
+    // is unmapped.
     word_.value.store(0, std::memory_order_release);
   }
 
@@ -145,9 +145,7 @@ class ShmPin {
     if (peer.value() >= table_.entries_.size()) {
       return nullptr;
     }
-    // P7 seq_cst load: meets P4 in retire() (with P3), and P8 in publish(): the mapping is
-    // complete.
-    return table_.entries_[peer.value()].load(std::memory_order_seq_cst);
+    return entered_load(table_.entries_[peer.value()]);  // meets P3 in publish(): complete (I2)
   }
 
  private:

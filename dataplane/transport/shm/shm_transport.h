@@ -105,6 +105,7 @@ class ShmTransport {
   ShmTransport(ShmEndpoint& endpoint, ShmPort& port) noexcept : endpoint_(endpoint), port_(port) {}
 
   [[nodiscard]] bool accept_write(const WorkRequest& request) noexcept;
+  void prefetch_small(uint32_t count) noexcept;
   [[nodiscard]] uint32_t take_written(std::span<Completion> completions) noexcept;
   [[nodiscard]] uint32_t run_small(const ShmPin& pin, std::span<Completion> completions) noexcept;
   [[nodiscard]] uint32_t run_bulk(const ShmPin& pin, std::span<Completion> completions) noexcept;

@@ -249,11 +249,11 @@ void SimTransport::fence(PeerIndex peer) noexcept {
 }
 
 void SimTransport::on_fence(PeerIndex peer, uint64_t posted_before) noexcept {
-  for (uint16_t slot = 0; slot < operations_.size(); ++slot) {
+  for (uint32_t slot = 0; slot < operations_.size(); ++slot) {
     const Operation& operation = operations_[slot];
     if (operation.in_flight && operation.request.peer == peer &&
         operation.posting < posted_before) {
-      finish(slot, OpStatus::kFlushed);
+      finish(static_cast<uint16_t>(slot), OpStatus::kFlushed);
     }
   }
   fabric_.drop_dead_events(index_);

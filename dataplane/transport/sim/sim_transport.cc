@@ -49,9 +49,9 @@ Result<LocalKey> SimTransport::register_memory(const MemorySpec& /*memory*/) { r
 void SimTransport::disconnect(PeerIndex peer) {
   PC_ASSERT(peer.value() < limits::kPeersMax, peer);
   node_of_[peer.value()] = kNoNode;
-  for (uint16_t slot = 0; slot < operations_.size(); ++slot) {
+  for (uint32_t slot = 0; slot < operations_.size(); ++slot) {
     if (operations_[slot].in_flight && operations_[slot].request.peer == peer) {
-      finish(slot, OpStatus::kPeerLost);
+      finish(static_cast<uint16_t>(slot), OpStatus::kPeerLost);
     }
   }
   fabric_.drop_dead_events(index_);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -145,6 +146,19 @@ class RailBench {
   uint32_t pushed_ = 0;
   uint32_t returned_ = 0;
 };
+
+inline std::vector<RailEventKind> news(ManagedRail& rail) {
+  std::vector<RailEventKind> out;
+  RailEvent event;
+  while (rail.proxy().next_event(event)) {
+    out.push_back(event.kind);
+  }
+  return out;
+}
+
+inline bool has(const std::vector<RailEventKind>& events, RailEventKind kind) {
+  return std::find(events.begin(), events.end(), kind) != events.end();
+}
 
 inline constexpr Nanos kMillisecond{1'000'000};
 inline constexpr Nanos kMicrosecond{1'000};

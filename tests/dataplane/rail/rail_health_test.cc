@@ -63,7 +63,7 @@ TEST_CASE("rail_health: errors of the only peer bring the rail down", "[unit]") 
 TEST_CASE("rail_health: probes come at growing pauses until one succeeds", "[unit]") {
   RailHealth health = down_by_errors(1'000 * kMs);
   Nanos now = 1'000 * kMs;
-  for (const int pause_ms : {100, 100, 200, 400, 800, 1'600, 2'000, 2'000}) {
+  for (const int pause_ms : {0, 100, 200, 400, 800, 1'600, 2'000, 2'000}) {
     CHECK(health.probe_due_at() == now + pause_ms * kMs);
     now += pause_ms * kMs;
     health.on_probe_posted(now);

@@ -131,7 +131,8 @@ TEST_CASE("shm table: readers never touch unmapped memory while peers come and g
     });
   }
   uint64_t reclaimed = 0;
-  for (int round = 0; round < 3000 || (hits.load() < 1000 && round < 1000000); ++round) {
+  for (int round = 0;
+       round < 3000 || (hits.load(std::memory_order_relaxed) < 1000 && round < 1000000); ++round) {
     const PeerIndex peer(static_cast<uint16_t>(round % kPeers));
     if (table.reaches(peer)) {
       table.retire(peer);

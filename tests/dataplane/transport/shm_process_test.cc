@@ -148,15 +148,16 @@ TEST_CASE("shm process: a copying thread and a dying peer meet at any moment", "
         reads.fetch_add(1, std::memory_order_relaxed);
       }
     });
-    wait_until(*node.endpoint,
-               [&] { return reads.load() > static_cast<uint64_t>(20 + round * 7); });
+    wait_until(*node.endpoint, [&] {
+      return reads.load(std::memory_order_relaxed) > static_cast<uint64_t>(20 + round * 7);
+    });
     remote.process.kill(SIGKILL);
     REQUIRE(wait_until(*node.endpoint, [&] {
       return node.listener.down.size() == static_cast<size_t>(round) + 1;
     }));
     REQUIRE(wait_until(*node.endpoint, [&] { return !node.endpoint->table().has_retired(); }));
     copier.join();
-    REQUIRE(wrong.load() == 0);
+    REQUIRE(wrong.load(std::memory_order_relaxed) == 0);
     REQUIRE(node.endpoint->counters().unmapping_bytes.value() == 0);
   }
 }
