@@ -20,7 +20,8 @@ namespace peercache {
 
 /// What a client did, by outcome; single writer, read by anyone.
 struct ClientCounters {
-  Counter operations, bytes, ok, stale, bad_payload, deadline, cancelled, peer_lost, retried, refused;
+  Counter operations, bytes, ok, stale, bad_payload, deadline, cancelled, peer_lost, retried,
+      refused;
   Counter failed;          ///< transport errors, bounds found wrong by the peer, no rail
   Counter verified;        ///< payload hashes compared
   Counter fence_overruns;  ///< waits that took longer than the grace to get their memory quiet

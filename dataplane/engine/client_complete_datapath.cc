@@ -78,11 +78,11 @@ uint32_t Client::State::drain(uint32_t position) noexcept {
 void Client::State::take_back(OpRecord& record, uint32_t position) noexcept {
   const uint16_t number = number_of(record);
   RecordSide& side = sides[number];
-  PC_ASSERT(side.place == RecordPlace::kRail, number, side.place);           // (C1), (S1)
+  PC_ASSERT(side.place == RecordPlace::kRail, number, side.place);  // (C1), (S1)
   PC_ASSERT(side.rail_position == position, side.rail_position, position);
   RailLoad& load = loads[position];
   const uint64_t bytes = bytes_of(record);
-  PC_ASSERT(load.bytes_mine >= bytes, load.bytes_mine, bytes);               // (S2)
+  PC_ASSERT(load.bytes_mine >= bytes, load.bytes_mine, bytes);  // (S2)
   load.bytes_mine -= bytes;
   load.bytes_in_flight -= bytes < load.bytes_in_flight ? bytes : load.bytes_in_flight;
   --rails[position].ops_in_flight;

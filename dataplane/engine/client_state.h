@@ -20,9 +20,9 @@ enum class RecordPlace : uint8_t { kFree = 0, kBacklog = 1, kRail = 2, kFinal = 
 struct RecordSide {
   static constexpr uint8_t kNoRail = UINT8_MAX;
 
-  uint16_t next = 0;                ///< in the backlog
-  uint8_t rail_position = kNoRail;  ///< rail of the client that has it
-  uint8_t avoid_position = kNoRail; ///< where an attempt failed, ...
+  uint16_t next = 0;                      ///< in the backlog
+  uint8_t rail_position = kNoRail;        ///< rail of the client that has it
+  uint8_t avoid_position = kNoRail;       ///< where an attempt failed, ...
   OpStatus failure = OpStatus::kPending;  ///< ... and how
   OpStatus final_status = OpStatus::kPending;
   RecordPlace place = RecordPlace::kFree;
@@ -41,7 +41,8 @@ struct RecordSide {
 ///             submits small batches stays in the same few records.
 struct Client::State {
   static constexpr uint16_t kNoRecord = UINT16_MAX;
-  static constexpr uint32_t kStagedMax = 64;  ///< one push, thus one release store, per so many requests
+  static constexpr uint32_t kStagedMax =
+      64;  ///< one push, thus one release store, per so many requests
   static constexpr uint32_t kPopMax = 64;
   /// How often other clients' bytes are looked at: the counters lie on lines that the rails' cores write all the time,
   /// and a rail moves 2.5 MB in this time at 400 Gb/s.
@@ -54,8 +55,8 @@ struct Client::State {
   struct RailSlot {
     RailHandle* handle = nullptr;
     Lane* lane = nullptr;
-    bool driven = false;        ///< by this client
-    uint32_t room = 0;          ///< lower bound of free entries in the lane, staged ones taken off
+    bool driven = false;  ///< by this client
+    uint32_t room = 0;    ///< lower bound of free entries in the lane, staged ones taken off
     uint32_t ops_in_flight = 0;
     uint32_t staged_count = 0;
     RailIndex index{0};
@@ -87,7 +88,11 @@ struct Client::State {
   // client_submit_datapath.cc: from operations to lanes.
   void begin_call() noexcept;
   OpFault check_batch(std::span<const Op> ops, uint32_t& bad_index) noexcept;
-  void fill(const Op& op, uint16_t number, Ticket ticket, uint32_t op_index, Nanos deadline_at) noexcept;
+  void fill(const Op& op,
+            uint16_t number,
+            Ticket ticket,
+            uint32_t op_index,
+            Nanos deadline_at) noexcept;
   void place_batch(Ticket ticket, uint32_t count) noexcept;
   bool place(uint16_t number) noexcept;
   void stage(uint32_t position, uint16_t number, uint64_t bytes) noexcept;
@@ -147,12 +152,12 @@ struct Client::State {
   uint32_t owed_cancels = 0;  ///< tickets that owe a rail their cancel
 
   std::array<Route, limits::kPeersMax> routes{};
-  uint64_t turn = 0;          ///< stamps routes and loads; one per public call
+  uint64_t turn = 0;  ///< stamps routes and loads; one per public call
   uint64_t loads_turn = 0;
-  Nanos others_at{0};         ///< when the rails were last asked for everybody's bytes
+  Nanos others_at{0};  ///< when the rails were last asked for everybody's bytes
   Nanos now{0};
   Tally tally{};
-  uint32_t unreported = 0;    ///< final operations that no poll has returned yet
+  uint32_t unreported = 0;  ///< final operations that no poll has returned yet
   uint32_t verify_countdown = 1;
   bool armed = false;
 };

@@ -25,7 +25,8 @@ namespace peercache {
 /// THREAD:     any; a value that is moved into the engine.
 struct EngineRails {
   std::vector<std::unique_ptr<RailHandle>> shared;
-  std::vector<std::vector<std::unique_ptr<RailHandle>>> of_client;  ///< empty, or one list per client
+  std::vector<std::vector<std::unique_ptr<RailHandle>>>
+      of_client;  ///< empty, or one list per client
 };
 
 /// Owns rails and a fixed number of clients, and lends the clients to calls.
@@ -59,7 +60,9 @@ class Engine {
   void give_back(Client& client);
 
   /// The rails that need a thread, for the composition root to run.
-  [[nodiscard]] const std::vector<std::unique_ptr<RailHandle>>& shared_rails() const { return rails_.shared; }
+  [[nodiscard]] const std::vector<std::unique_ptr<RailHandle>>& shared_rails() const {
+    return rails_.shared;
+  }
 
   [[nodiscard]] uint32_t client_count() const { return static_cast<uint32_t>(clients_.size()); }
 
@@ -69,7 +72,7 @@ class Engine {
   Engine(EngineRails rails, const Clock& clock);
 
   const Clock clock_;
-  EngineRails rails_;                             // after the clients in destruction: lanes are theirs
+  EngineRails rails_;  // after the clients in destruction: lanes are theirs
   std::vector<std::unique_ptr<Client>> clients_;
 
   mutable Mutex lease_mutex_;

@@ -48,7 +48,7 @@ class PeerDirectory {
 
  private:
   struct Entry {
-    std::unique_ptr<PeerInfo> info;                 // conductor writes before `published`
+    std::unique_ptr<PeerInfo> info;  // conductor writes before `published`
     std::atomic<const PeerInfo*> published{nullptr};
     std::atomic<PeerState> state{PeerState::kAbsent};
   };

@@ -55,8 +55,8 @@ RailChoice pick_rail(std::span<const RailLoad> loads,
     for (RailMask rest = part; rest != 0; rest &= rest - 1) {
       const auto position = static_cast<uint32_t>(std::countr_zero(rest));
       const RailLoad& load = loads[position];
-      const bool in_window =
-          !has_choice || load.bytes_mine == 0 || load.bytes_mine + bytes <= policy.lane_window_bytes;
+      const bool in_window = !has_choice || load.bytes_mine == 0 ||
+                             load.bytes_mine + bytes <= policy.lane_window_bytes;
       if (!load.has_room || !in_window) {
         continue;
       }

@@ -32,8 +32,8 @@ class TicketTable {
     uint32_t remaining = 0;
     uint32_t ok = 0;
     uint32_t failed = 0;
-    uint32_t rails_used = 0;            ///< bit per rail of the client that got an operation of it
-    uint32_t cancels_owed = 0;          ///< bit per rail whose lane was too full for the cancel
+    uint32_t rails_used = 0;    ///< bit per rail of the client that got an operation of it
+    uint32_t cancels_owed = 0;  ///< bit per rail whose lane was too full for the cancel
     bool open = false;
     bool cancelled = false;
   };

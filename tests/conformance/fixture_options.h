@@ -1,8 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <list>
 #include <cstdint>
+#include <list>
 #include <vector>
 
 #include "dataplane/engine/client.h"
@@ -27,10 +27,11 @@ struct FixtureOptions {
   uint32_t peers_count = 1;
   uint32_t rails_count = 1;
   uint32_t clients_count = 1;
-  uint32_t slots_count = 1024;         ///< per peer, of kGranuleBytes
+  uint32_t slots_count = 1024;  ///< per peer, of kGranuleBytes
   uint32_t operation_timeout_ms = 500;
-  uint32_t slow_rail_percent = 100;    ///< of rail 0, where the transport can: 400 takes four times as long
-  bool own_processes = false;          ///< peers are processes of their own, where the transport has such
+  uint32_t slow_rail_percent =
+      100;                     ///< of rail 0, where the transport can: 400 takes four times as long
+  bool own_processes = false;  ///< peers are processes of their own, where the transport has such
   /// Objects that exist from the start at every peer: slot i * stride holds an object of `bytes` under key_of(slot).
   uint32_t initial_count = 0;
   uint32_t initial_stride = 1;
@@ -75,7 +76,12 @@ class OpBuilder {
   }
 
   /// A READ or WRITE of plain memory.
-  Op plain(OpKind kind, PeerIndex peer, RegionIndex region, uint64_t offset, uint32_t bytes, uint32_t piece_count = 1) {
+  Op plain(OpKind kind,
+           PeerIndex peer,
+           RegionIndex region,
+           uint64_t offset,
+           uint32_t bytes,
+           uint32_t piece_count = 1) {
     Op op;
     op.kind = kind;
     op.validation = Validation::kNone;
@@ -98,7 +104,8 @@ class OpBuilder {
   static void scatter(const Op& op, const std::vector<std::byte>& from) {
     size_t at = 0;
     for (const LocalPiece& piece : op.pieces) {
-      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), piece.length_bytes, piece.address);
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), piece.length_bytes,
+                  piece.address);
       at += piece.length_bytes;
     }
   }

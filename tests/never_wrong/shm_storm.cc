@@ -1,12 +1,11 @@
 // An eviction storm over shared memory: owner processes that put and evict as fast as they can, and reading threads in
 // this process that look keys up in the owners' directories and read what they find.
-#include <sys/mman.h>
-
 #include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <sys/mman.h>
 #include <thread>
 #include <vector>
 
@@ -68,7 +67,10 @@ bool stopped(const Control& control) {
 }
 
 // The owner process: ends when told to stop, or with its parent.
-void run_owner(uint32_t owner, const StormOptions& options, const testing::TempDir& directory, Control& control,
+void run_owner(uint32_t owner,
+               const StormOptions& options,
+               const testing::TempDir& directory,
+               Control& control,
                int write_fd) {
   const PagePattern pattern;
   const ShmNodeMemory memory(regions());
@@ -81,8 +83,9 @@ void run_owner(uint32_t owner, const StormOptions& options, const testing::TempD
                      pattern, options.seed_id + owner, NodeId(owner + 1));
   writer.set_directory(&table);
   ServingListener listener;
-  const auto endpoint =
-      ShmEndpoint::open(shm_options(directory), shm_hello(NodeId(owner + 1)), memory.specs(), listener).value();
+  const auto endpoint = ShmEndpoint::open(shm_options(directory), shm_hello(NodeId(owner + 1)),
+                                          memory.specs(), listener)
+                            .value();
   const std::string line = endpoint->socket_name() + "\n";
   PC_ASSERT(::write(write_fd, line.data(), line.size()) == static_cast<ssize_t>(line.size()));
   while (!stopped(control) && ::getppid() != 1) {
@@ -103,14 +106,22 @@ void run_owner(uint32_t owner, const StormOptions& options, const testing::TempD
 /// THREAD:     the endpoint by one thread; each reader by its own.
 class ReadingNode : private ShmListener {
  public:
-  ReadingNode(const testing::TempDir& directory, uint32_t readers_count, const std::vector<std::string>& sockets)
+  ReadingNode(const testing::TempDir& directory,
+              uint32_t readers_count,
+              const std::vector<std::string>& sockets)
       : memory_(regions()),
-        endpoint_(ShmEndpoint::open(shm_options(directory), shm_hello(NodeId(999)), memory_.specs(), *this).value()) {
+        endpoint_(ShmEndpoint::open(shm_options(directory),
+                                    shm_hello(NodeId(999)),
+                                    memory_.specs(),
+                                    *this)
+                      .value()) {
     for (uint32_t i = 0; i < readers_count; ++i) {
       RailOptions options;
       options.rail = RailIndex(static_cast<uint16_t>(i));
       options.client_driven = true;
-      rails_.push_back(Rail<ShmTransport>::open(options, ShmTransport::open(*endpoint_, nullptr).value()).value());
+      rails_.push_back(
+          Rail<ShmTransport>::open(options, ShmTransport::open(*endpoint_, nullptr).value())
+              .value());
     }
     for (size_t i = 0; i < sockets.size(); ++i) {
       endpoint_->connect(sockets[i], i, monotonic_now()).value();
@@ -120,8 +131,9 @@ class ReadingNode : private ShmListener {
     }
     for (uint32_t i = 0; i < readers_count; ++i) {
       RailHandle* handle = rails_[i].get();
-      clients_.push_back(
-          Client::open(ClientIndex(static_cast<uint16_t>(i)), EngineOptions{}, {&handle, 1}, *peers_, Clock{}).value());
+      clients_.push_back(Client::open(ClientIndex(static_cast<uint16_t>(i)), EngineOptions{},
+                                      {&handle, 1}, *peers_, Clock{})
+                             .value());
     }
   }
   ~ReadingNode() {
@@ -134,11 +146,14 @@ class ReadingNode : private ShmListener {
 
   /// The generation of a slot right now, read past the data plane: only to count overlaps.
   uint32_t peek_generation(PeerIndex peer, SlotIndex slot) const {
-    return racy_load(reinterpret_cast<const uint32_t*>(&headers_[peer.value()][slot.value()].generation));
+    return racy_load(
+        reinterpret_cast<const uint32_t*>(&headers_[peer.value()][slot.value()].generation));
   }
 
  private:
-  Result<PeerIndex> on_peer_up(uint64_t cookie_id, const Hello& hello, const ShmPeerMapping& mapping) override {
+  Result<PeerIndex> on_peer_up(uint64_t cookie_id,
+                               const Hello& hello,
+                               const ShmPeerMapping& mapping) override {
     PeerInfo info;
     info.node = hello.node;
     info.incarnation = hello.incarnation;
@@ -153,7 +168,9 @@ class ReadingNode : private ShmListener {
     peers_->set_state(index, PeerState::kUp);
     return index;
   }
-  void on_peer_refused(uint64_t cookie_id, const Error&, const std::string&) override { PC_ASSERT(false, cookie_id); }
+  void on_peer_refused(uint64_t cookie_id, const Error&, const std::string&) override {
+    PC_ASSERT(false, cookie_id);
+  }
   void on_peer_down(PeerIndex) override {}
 
   ShmNodeMemory memory_;
@@ -169,7 +186,11 @@ class ReadingNode : private ShmListener {
 /// THREAD:     its own.
 class Reader {
  public:
-  Reader(ReadingNode& node, uint32_t index, const StormOptions& options, Mutant mutant, const Control& control)
+  Reader(ReadingNode& node,
+         uint32_t index,
+         const StormOptions& options,
+         Mutant mutant,
+         const Control& control)
       : node_(node),
         client_(node.client(index)),
         validation_(mutant == Mutant::kNoValidation ? Validation::kNone : Validation::kHeader),
@@ -206,7 +227,8 @@ class Reader {
     for (Key128& key : keys) {
       key = StormWriter::small_key(latest - std::min<uint64_t>(latest, random_.below(600)));
     }
-    const LookupBatch batch{.keys = keys.data(), .results = results_.data(), .key_count = kBatchOps};
+    const LookupBatch batch{
+        .keys = keys.data(), .results = results_.data(), .key_count = kBatchOps};
     Op op;
     op.kind = OpKind::kLookup;
     op.peer = peer;
@@ -227,7 +249,8 @@ class Reader {
     const size_t at = ops_.size();
     std::byte* const to = memory_.data() + at * kObjectBytesMax;
     const uint32_t first = 1 + static_cast<uint32_t>(random_.below(location.length_bytes - 1));
-    pieces_[at] = {LocalPiece{to, first, LocalKey(0)}, LocalPiece{to + first, location.length_bytes - first, LocalKey(0)}};
+    pieces_[at] = {LocalPiece{to, first, LocalKey(0)},
+                   LocalPiece{to + first, location.length_bytes - first, LocalKey(0)}};
     Op& op = ops_.emplace_back();
     op.validation = validation_;
     op.peer = peer;
@@ -241,7 +264,8 @@ class Reader {
       return;
     }
     const std::atomic<uint64_t>& puts = control_.puts[peer.value()];
-    const uint64_t enough = puts.load(std::memory_order_relaxed) + random_.below(32);  // a count, as above
+    const uint64_t enough =
+        puts.load(std::memory_order_relaxed) + random_.below(32);  // a count, as above
     const Nanos until = monotonic_now() + Nanos(1'000'000);
     while (puts.load(std::memory_order_relaxed) < enough && monotonic_now() < until) {
       std::this_thread::yield();
@@ -265,8 +289,10 @@ class Reader {
       switch (client_.status(ticket, i)) {
         case OpStatus::kOk:
           ++counts_.hits;
-          counts_.wrong +=
-              pattern_.matches(memory_.data() + i * kObjectBytesMax, target.key, target.length_bytes) ? 0 : 1;
+          counts_.wrong += pattern_.matches(memory_.data() + i * kObjectBytesMax, target.key,
+                                            target.length_bytes)
+                               ? 0
+                               : 1;
           break;
         case OpStatus::kStale:
           ++counts_.stale;
@@ -296,7 +322,8 @@ class Reader {
 
 bool run_pass(const StormOptions& options, Mutant mutant, uint64_t reads) {
   const testing::TempDir directory;
-  void* shared = ::mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+  void* shared =
+      ::mmap(nullptr, sizeof(Control), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   PC_ASSERT(shared != MAP_FAILED);
   Control& control = *new (shared) Control();
   std::vector<std::unique_ptr<ForkedProcess>> owners;
@@ -325,7 +352,8 @@ bool run_pass(const StormOptions& options, Mutant mutant, uint64_t reads) {
     threads.emplace_back([&reads_left, reader = readers.back().get()] { reader->run(reads_left); });
   }
   // This thread is the conductor; it also ends a run that has a time.
-  while (reads_left.load(std::memory_order_relaxed) != 0 && (options.seconds == 0 || passed() < options.seconds)) {
+  while (reads_left.load(std::memory_order_relaxed) != 0 &&
+         (options.seconds == 0 || passed() < options.seconds)) {
     node.turn();
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }

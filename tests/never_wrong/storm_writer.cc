@@ -19,7 +19,10 @@ PoolOptions pool_options(NodeId node) {
 
 }  // namespace
 
-StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, uint64_t seed, NodeId node)
+StormWriter::StormWriter(const PoolMemory& memory,
+                         const PagePattern& pattern,
+                         uint64_t seed,
+                         NodeId node)
     : pattern_(pattern), random_(seed ^ 0x5707) {
   pool_ = PublishedPool::open(pool_options(node), memory, this, Clock{}).value();
   for (size_t i = 0; i < kClasses; ++i) {
@@ -38,8 +41,9 @@ void StormWriter::choose_next() {
   const bool mixed = next_number_ / 512 % 4 == 3;
   class_ = mixed ? random_.below(kClasses) : 0;
   // Now and then an object that was here before: the same key, another slot, another generation.
-  const uint64_t number =
-      next_number_ > 1000 && random_.below(16) == 0 ? next_number_ - 1 - random_.below(1000) : next_number_;
+  const uint64_t number = next_number_ > 1000 && random_.below(16) == 0
+                              ? next_number_ - 1 - random_.below(1000)
+                              : next_number_;
   ++next_number_;
   key_ = numbered_key(number * kClasses + class_);  // of one length for ever
   stage_ = Stage::kTake;

@@ -17,7 +17,8 @@ namespace peercache::test {
 /// THREAD:     immutable after construction.
 class PagePattern {
  public:
-  static constexpr size_t kBytesMax = 64 * 1024;  ///< beyond it the offsets repeat, mixed with the block's number
+  static constexpr size_t kBytesMax =
+      64 * 1024;  ///< beyond it the offsets repeat, mixed with the block's number
 
   PagePattern() {
     uint64_t state = 0x9e3779b97f4a7c15;

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <signal.h>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "dataplane/base/clock.h"

@@ -1,8 +1,9 @@
 #include "dataplane/engine/striping.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -131,7 +132,8 @@ TEST_CASE("striping: above its window a rail waits only where another could help
 
 TEST_CASE("striping: a rail of a quarter of the speed carries about a fifth", "[unit]") {
   const std::vector<uint64_t> carried = simulate(idle(2), {256 << 10, 64 << 10}, 4096, 64 << 10);
-  const double share = static_cast<double>(carried[1]) / static_cast<double>(carried[0] + carried[1]);
+  const double share =
+      static_cast<double>(carried[1]) / static_cast<double>(carried[0] + carried[1]);
   CHECK(share > 0.15);
   CHECK(share < 0.25);
 }
