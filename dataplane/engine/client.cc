@@ -60,7 +60,8 @@ Result<std::unique_ptr<Client>> Client::open(ClientIndex index,
     ++state->rail_count;
   }
   state->striping.lane_window_bytes = options.lane_window_bytes;
-  // Clients start at different rails, so that single operations of several clients do not meet on the first.
+  // Clients start at different rails, so that single operations of several clients do not meet on
+  // the first.
   state->striping.first_position = state->rail_count == 0 ? 0 : index.value() % state->rail_count;
   state->verify_countdown =
       options.verify_sample_reads_count == 0 ? 1 : options.verify_sample_reads_count;

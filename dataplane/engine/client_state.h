@@ -33,23 +33,25 @@ struct RecordSide {
 /// Inside of a Client: the arena of records, the tickets, and what is known of each rail.
 ///
 /// THREAD:     the client's.
-/// OWNS:       records, tickets, the client's event. BORROWS: rails, their lanes, the peer directory, the counters.
-/// INVARIANTS: (S1) a record is in exactly one place: free list, backlog, one rail, or final. (S2) `bytes_mine` and
-///             `ops_in_flight` of a rail are the sums over its records. (S3) a rail's staged requests are pushed before
-///             any public function returns.
-/// COST:       1.5 MiB of records and 0.1 MiB of tables, taken at open; the free list is a stack, so that a client that
-///             submits small batches stays in the same few records.
+/// OWNS:       records, tickets, the client's event. BORROWS: rails, their lanes, the peer
+///             directory, the counters.
+/// INVARIANTS: (S1) a record is in exactly one place: free list, backlog, one rail, or final. (S2)
+///             `bytes_mine` and `ops_in_flight` of a rail are the sums over its records. (S3) a
+///             rail's staged requests are pushed before any public function returns.
+/// COST:       1.5 MiB of records and 0.1 MiB of tables, taken at open; the free list is a stack,
+///             so that a client that submits small batches stays in the same few records.
 struct Client::State {
   static constexpr uint16_t kNoRecord = UINT16_MAX;
   static constexpr uint32_t kStagedMax =
       64;  ///< one push, thus one release store, per so many requests
   static constexpr uint32_t kPopMax = 64;
-  /// How often other clients' bytes are looked at: the counters lie on lines that the rails' cores write all the time,
-  /// and a rail moves 2.5 MB in this time at 400 Gb/s.
+  /// How often other clients' bytes are looked at: the counters lie on lines that the rails' cores
+  /// write all the time, and a rail moves 2.5 MB in this time at 400 Gb/s.
   static constexpr Nanos kOthersInterval{50'000};
   /// A walk over the backlog gives up after so many operations in a row found their rails full, ...
   static constexpr uint32_t kBlockedMax = 32;
-  /// ... but once in this time it looks at all of them, for deadlines and for rails behind a long run of others.
+  /// ... but once in this time it looks at all of them, for deadlines and for rails behind a long
+  /// run of others.
   static constexpr Nanos kBacklogScanInterval{1'000'000};
 
   struct RailSlot {

@@ -128,8 +128,8 @@ bool Client::State::place(uint16_t number) noexcept {
   const Route& route = route_of(record.peer);
   if (route.state != PeerState::kUp) [[unlikely]] {
     if (route.state != PeerState::kSuspect || !side.is_retry()) {
-      // Nothing is posted towards a peer that is not there. A retry may still go to a suspect: what made it one was
-      // the path that failed, and the retry takes another.
+      // Nothing is posted towards a peer that is not there. A retry may still go to a suspect: what
+      // made it one was the path that failed, and the retry takes another.
       finish(number,
              route.state == PeerState::kSuspect ? OpStatus::kPeerSuspect : OpStatus::kPeerLost);
       return true;

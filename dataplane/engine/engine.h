@@ -19,8 +19,8 @@
 
 namespace peercache {
 
-/// The rails of an engine: those that all clients share, each with a thread of its own, and for every client those
-/// that it drives itself (shm).
+/// The rails of an engine: those that all clients share, each with a thread of its own, and for
+/// every client those that it drives itself (shm).
 ///
 /// THREAD:     any; a value that is moved into the engine.
 struct EngineRails {
@@ -31,19 +31,21 @@ struct EngineRails {
 
 /// Owns rails and a fixed number of clients, and lends the clients to calls.
 ///
-/// The mutex: leases are taken and given back by any application thread, many at a time on both sides, and a taker has to
-/// sleep until a deadline when none is left; an SPSC ring has one thread at each end and no such sleep. It is taken twice
-/// per call (not per operation), held for a few instructions, and never by a rail.
+/// The mutex: leases are taken and given back by any application thread, many at a time on both
+/// sides, and a taker has to sleep until a deadline when none is left; an SPSC ring has one thread
+/// at each end and no such sleep. It is taken twice per call (not per operation), held for a few
+/// instructions, and never by a rail.
 ///
 /// THREAD:     open and destructor: the composition root; lease, give_back, stats: any.
 /// OWNS:       clients and rails. BORROWS: the peer directory.
-/// INVARIANTS: (E1) a client is leased at most once at a time. (E2) the client given back last is lent first: its records
-///             and lanes are still in a cache.
-/// COST:       lease and give_back: one uncontended lock, no allocation; a system call only to wait or to end a wait.
+/// INVARIANTS: (E1) a client is leased at most once at a time. (E2) the client given back last is
+///             lent first: its records and lanes are still in a cache.
+/// COST:       lease and give_back: one uncontended lock, no allocation; a system call only to wait
+///             or to end a wait.
 class Engine {
  public:
-  /// Opens all clients and attaches their lanes. Errors: kOutOfRange (too many clients or rails), kSystem, and those of
-  /// RailHandle::attach_lane.
+  /// Opens all clients and attaches their lanes. Errors: kOutOfRange (too many clients or rails),
+  /// kSystem, and those of RailHandle::attach_lane.
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options,
                                               EngineRails rails,
                                               const PeerDirectory& peers,
@@ -56,7 +58,8 @@ class Engine {
   /// Lends a client; waits until `until` for one. Errors: kBusy with the number of clients.
   Result<Client*> lease(Nanos until);
 
-  /// Takes a client back. REQUIRES: it is quiet (no batch under way) and its tickets are released by their owner.
+  /// Takes a client back. REQUIRES: it is quiet (no batch under way) and its tickets are released
+  /// by their owner.
   void give_back(Client& client);
 
   /// The rails that need a thread, for the composition root to run.

@@ -20,8 +20,9 @@ enum class OpFault : uint8_t {
   kBounds,      ///< the range is not inside the region, or the slot is not the one at that offset
 };
 
-/// Checks one operation against the region table of its peer. Without a table (the peer was never connected) everything
-/// but the target is checked. COST: one pass over the pieces and one over the table; no allocation.
+/// Checks one operation against the region table of its peer. Without a table (the peer was never
+/// connected) everything but the target is checked. COST: one pass over the pieces and one over the
+/// table; no allocation.
 [[nodiscard]] OpFault check_op(const Op& op, const PeerInfo* info) noexcept;
 
 /// The error of a fault, with the operation's index and sizes.

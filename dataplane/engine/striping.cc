@@ -8,8 +8,9 @@ namespace peercache {
 
 namespace {
 
-// A degraded rail (errors lately, or probing after a failure) still gets work, so that its recovery is noticed, but a
-// small share: with four times the weight it carries a fifth beside one healthy rail.
+// A degraded rail (errors lately, or probing after a failure) still gets work, so that its recovery
+// is noticed, but a small share: with four times the weight it carries a fifth beside one healthy
+// rail.
 constexpr uint64_t kDegradedWeight = 4;
 
 constexpr RailMask bit(uint32_t position) { return RailMask{1} << position; }

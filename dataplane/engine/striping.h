@@ -40,18 +40,20 @@ struct StripingPolicy {
 
 /// Picks the rail of one operation. Pure: the same arguments give the same answer.
 ///
-/// Rails of `reachable` that are down are left out, and so is every rail of `avoid` (where an earlier attempt failed).
-/// If any of the rest is client-driven, only those count: the peer is on this host. Among what is left the rail with the
-/// fewest bytes in flight gets the operation (a degraded one counts four times), so that a slow rail, whose bytes stay
-/// longer, gets less. With more than one candidate a rail above its window does not get more: the operation waits until
-/// the first of them drains. COST: one pass over the bits.
+/// Rails of `reachable` that are down are left out, and so is every rail of `avoid` (where an
+/// earlier attempt failed). If any of the rest is client-driven, only those count: the peer is on
+/// this host. Among what is left the rail with the fewest bytes in flight gets the operation (a
+/// degraded one counts four times), so that a slow rail, whose bytes stay longer, gets less. With
+/// more than one candidate a rail above its window does not get more: the operation waits until the
+/// first of them drains. COST: one pass over the bits.
 [[nodiscard]] RailChoice pick_rail(std::span<const RailLoad> loads,
                                    RailMask reachable,
                                    RailMask avoid,
                                    uint64_t bytes,
                                    const StripingPolicy& policy) noexcept;
 
-/// The candidates that `pick_rail` chooses among: reachable, not down, not avoided, client-driven ones preferred.
+/// The candidates that `pick_rail` chooses among: reachable, not down, not avoided, client-driven
+/// ones preferred.
 [[nodiscard]] RailMask candidate_rails(std::span<const RailLoad> loads,
                                        RailMask reachable,
                                        RailMask avoid) noexcept;

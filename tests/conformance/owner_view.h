@@ -57,7 +57,8 @@ struct OwnerView {
     return out;
   }
 
-  /// A whole life: new generation, bytes, header. Returns where it is. REQUIRES: it fits behind the slot.
+  /// A whole life: new generation, bytes, header. Returns where it is. REQUIRES: it fits behind the
+  /// slot.
   Location publish(uint32_t slot, const Key128& key, uint32_t length_bytes) const {
     SlotHeader& header = headers[slot];
     end(slot);

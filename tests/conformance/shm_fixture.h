@@ -12,7 +12,8 @@
 
 namespace peercache::test {
 
-/// The engine over shared memory: each client with a rail of its own, peers in this process or in their own.
+/// The engine over shared memory: each client with a rail of its own, peers in this process or in
+/// their own.
 ///
 /// THREAD:     the test's; it plays client and conductor in turn.
 class ShmFixture : private ShmListener {

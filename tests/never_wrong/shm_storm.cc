@@ -1,5 +1,6 @@
-// An eviction storm over shared memory: owner processes that put and evict as fast as they can, and reading threads in
-// this process that look keys up in the owners' directories and read what they find.
+// An eviction storm over shared memory: owner processes that put and evict as fast as they can, and
+// reading threads in this process that look keys up in the owners' directories and read what they
+// find.
 #include <array>
 #include <atomic>
 #include <chrono>
@@ -278,7 +279,8 @@ class Reader {
     for (size_t i = 0; i < ops_.size(); ++i) {
       posted_[i] = node_.peek_generation(peer, ops_[i].target.slot);
     }
-    // As if this thread were pushed off its core: before the bytes are copied, and between bytes and headers.
+    // As if this thread were pushed off its core: before the bytes are copied, and between bytes
+    // and headers.
     linger(peer);
     client_.poll();
     linger(peer);

@@ -1,5 +1,6 @@
-// An eviction storm on the simulated fabric: one owner and one reader in one thread, step by step from one seed, with
-// reads that are torn into chunks and executed out of order while the owner's puts advance between any two events.
+// An eviction storm on the simulated fabric: one owner and one reader in one thread, step by step
+// from one seed, with reads that are torn into chunks and executed out of order while the owner's
+// puts advance between any two events.
 #include <array>
 #include <chrono>
 #include <cstdio>

@@ -40,8 +40,9 @@ struct StormCounts {
   void add(const StormCounts& other_counts);
 };
 
-/// Prints a line and says whether the pass is what the mutant's kind demands: without a mutant no wrong page, nothing
-/// unexpected and at least 1 % overlapped; without validation at least one wrong page.
+/// Prints a line and says whether the pass is what the mutant's kind demands: without a mutant no
+/// wrong page, nothing unexpected and at least 1 % overlapped; without validation at least one
+/// wrong page.
 bool judge_storm(const char* name,
                  const StormOptions& options,
                  Mutant mutant,

@@ -37,7 +37,8 @@ StormWriter::StormWriter(const PoolMemory& memory,
 }
 
 void StormWriter::choose_next() {
-  // The mix changes from time to time, so that classes grow and shrink and slots change their geometry.
+  // The mix changes from time to time, so that classes grow and shrink and slots change their
+  // geometry.
   const bool mixed = next_number_ / 512 % 4 == 3;
   class_ = mixed ? random_.below(kClasses) : 0;
   // Now and then an object that was here before: the same key, another slot, another generation.

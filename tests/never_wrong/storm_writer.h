@@ -13,15 +13,17 @@
 
 namespace peercache::test {
 
-/// The owner in a storm: puts one object after the other into a pool that is always full, in small steps between which
-/// readers may look: a slot taken, its life begun, the bytes written piece by piece, published, the agent's turn.
+/// The owner in a storm: puts one object after the other into a pool that is always full, in small
+/// steps between which readers may look: a slot taken, its life begun, the bytes written piece by
+/// piece, published, the agent's turn.
 ///
 /// THREAD:     one, which plays client and agent in turn.
 /// OWNS:       the pool. BORROWS: its memory, the pattern, the directory.
 class StormWriter : public PoolListener {
  public:
   static constexpr size_t kClasses = 3;
-  /// Most objects are of the smallest class, so that runs are cheap; the others make extents change hands.
+  /// Most objects are of the smallest class, so that runs are cheap; the others make extents change
+  /// hands.
   static constexpr std::array<uint32_t, kClasses> kLengths{4096, 8192, 12288};
 
   StormWriter(const PoolMemory& memory, const PagePattern& pattern, uint64_t seed, NodeId node);
@@ -37,8 +39,8 @@ class StormWriter : public PoolListener {
   /// Numbers below it have been put, or are being put.
   [[nodiscard]] uint64_t next_number() const { return next_number_; }
 
-  /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon: present ones, and
-  /// some that were retired lately, as in a directory that lags.
+  /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon:
+  /// present ones, and some that were retired lately, as in a directory that lags.
   [[nodiscard]] const Location& pick(TestRandom& random);
 
   [[nodiscard]] uint64_t puts() const { return puts_; }

@@ -15,7 +15,8 @@
 
 namespace peercache::test {
 
-/// A rail whose every step is decided by the test: it holds what it pulled until told how each operation ends.
+/// A rail whose every step is decided by the test: it holds what it pulled until told how each
+/// operation ends.
 ///
 /// THREAD:     the test's.
 class FakeRail : public RailHandle {

@@ -13,7 +13,8 @@ constexpr StripingPolicy kPolicy{.lane_window_bytes = 1 << 20, .first_position =
 
 std::vector<RailLoad> idle(size_t count) { return std::vector<RailLoad>(count); }
 
-// Gives `count` operations of `bytes` to rails of which each drains at its own rate; returns what each carried.
+// Gives `count` operations of `bytes` to rails of which each drains at its own rate; returns what
+// each carried.
 std::vector<uint64_t> simulate(std::vector<RailLoad> loads,
                                const std::vector<uint64_t>& bytes_per_step,
                                uint32_t count,
