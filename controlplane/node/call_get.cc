@@ -31,7 +31,8 @@ bool CallRunner::submit_reads() {
   if (ops_.empty()) return false;
   Result<Ticket> ticket = client_.submit(ops_, deadline_at_);
   if (!ticket) {
-    // Refused as a whole (a record passed every check of ours but not the engine's): misses, nothing was touched.
+    // Refused as a whole (a record passed every check of ours but not the engine's): misses,
+    // nothing was touched.
     for (const uint32_t i : op_keys_) statuses_[i] = KeyStatus::kFailed;
     return false;
   }
@@ -108,7 +109,8 @@ bool CallRunner::start_retry() {
   if (retrying_ || retry_.empty() || expired(shared_.clock.now())) return false;
   retrying_ = true;
   counters_.retried_reads.add(retry_.size());
-  // Another thread may have published here meanwhile; find_own skips what was found missing a moment ago.
+  // Another thread may have published here meanwhile; find_own skips what was found missing a
+  // moment ago.
   find_own();
   for (uint32_t i = 0; i < keys_.size(); ++i) {
     if (statuses_[i] != KeyStatus::kPending) plans_[i].found = false;

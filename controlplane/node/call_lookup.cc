@@ -63,7 +63,8 @@ bool CallRunner::finish_lookups() {
   return true;
 }
 
-/// True if the record may be read: its node lives in this incarnation and is connected, the record fits the region table
+/// True if the record may be read: its node lives in this incarnation and is connected, the record
+/// fits the region table
 /// that the node showed at connect, and nobody found it wrong a moment ago.
 bool CallRunner::acceptable(const Location& location, PeerIndex& peer) const {
   // Own records that the index no longer has are on their way out of the directory.

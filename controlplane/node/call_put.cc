@@ -1,4 +1,5 @@
-// The copies of a put: one slot per absent key, published whole or not at all, head of the prefix first.
+// The copies of a put: one slot per absent key, published whole or not at all, head of the prefix
+// first.
 
 #include <algorithm>
 
@@ -43,7 +44,8 @@ SizeClassIndex CallRunner::class_of(uint32_t length_bytes) {
   return *size_class;
 }
 
-/// Keys that a live node holds already, this one included, are not copied; that counts as a use of them.
+/// Keys that a live node holds already, this one included, are not copied; that counts as a use of
+/// them.
 void CallRunner::report_held() {
   touched_.clear();
   uint64_t held_count = 0;
@@ -127,8 +129,8 @@ void CallRunner::fill_slot(uint32_t key_index, const SlotGrant& grant) {
     to += piece.length_bytes;
   }
   const uint32_t length_bytes = object_bytes(key_index);
-  unpublished_.object = {keys_[key_index], length_bytes, layout_digest(pieces), PayloadHash(hashed ? hash.digest() : 0),
-                         shared_.sequences.next()};
+  unpublished_.object = {keys_[key_index], length_bytes, layout_digest(pieces),
+                         PayloadHash(hashed ? hash.digest() : 0), shared_.sequences.next()};
   unpublished_.place.group = keys_[key_index];
   unpublished_.place.position_index = place_.first_position_index + key_index;
   if (!place_.chained) {

@@ -237,7 +237,8 @@ bool CallRunner::wait(Nanos until) {
 bool CallRunner::poll() {
   cancel_sleep();
   if (step()) return true;
-  // Left armed, so that event_fd() becomes readable; what the caller itself must go on with makes it readable now.
+  // Left armed, so that event_fd() becomes readable; what the caller itself must go on with makes
+  // it readable now.
   if (progressed_ || !announce_sleep()) {
     pool_client_.event().wake();
     return false;

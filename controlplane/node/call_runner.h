@@ -18,19 +18,26 @@
 
 namespace peercache {
 
-/// Runs one call (put, get or exists) at a time for one leased client, step by step, so that the same code serves blocking
+/// Runs one call (put, get or exists) at a time for one leased client, step by step, so that the
+/// same code serves blocking
 /// calls and tickets.
 ///
 ///   exists: own index -> lookup round -> statuses, primed locations
-///   get:    own index, primed locations, else lookup round -> validated reads -> once more for what proved stale
+///   get:    own index, primed locations, else lookup round -> validated reads -> once more for
+///   what proved stale
 ///   put:    own index, lookup round -> per absent key: take a slot, copy, publish
 ///
-/// THREAD:     the thread that holds the lease; `notices` is popped by the conductor, `counters` read by anyone.
+/// THREAD:     the thread that holds the lease; `notices` is popped by the conductor, `counters`
+///             read by anyone.
 /// OWNS:       scratch arrays that grow to the largest call and stay.
-/// BORROWS:    CallShared, the engine client and the pool client; the caller's arrays until the call is over.
-/// INVARIANTS: (R1) when wait() or poll() says over, nothing touches the caller's memory any more. (R2) every status is then final.
-///             (R3) kHitOwn and kHitPeer are set only after a validated read that ended kOk (get), or a record (exists).
-/// COST:       no allocation once the scratch has grown; one mutex for the routes and no system call per call.
+/// BORROWS:    CallShared, the engine client and the pool client; the caller's arrays until the
+///             call is over.
+/// INVARIANTS: (R1) when wait() or poll() says over, nothing touches the caller's memory any more.
+///             (R2) every status is then final.
+///             (R3) kHitOwn and kHitPeer are set only after a validated read that ended kOk (get),
+///             or a record (exists).
+/// COST:       no allocation once the scratch has grown; one mutex for the routes and no system
+///             call per call.
 class CallRunner {
  public:
   static Result<std::unique_ptr<CallRunner>> open(const CallShared& shared,
@@ -50,10 +57,12 @@ class CallRunner {
   /// The call ends as soon as its memory is quiet; keys without an outcome become kCancelled.
   void cancel();
 
-  /// Runs the call until it is over (true) or `until` has passed: spins shortly, then blocks on its events.
+  /// Runs the call until it is over (true) or `until` has passed: spins shortly, then blocks on its
+  /// events.
   bool wait(Nanos until);
 
-  /// One step for a ticket; leaves the events armed, so that event_fd() becomes readable when the next step can progress.
+  /// One step for a ticket; leaves the events armed, so that event_fd() becomes readable when the
+  /// next step can progress.
   bool poll();
 
   /// Leading run of hits of the last exists.

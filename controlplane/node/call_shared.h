@@ -18,7 +18,8 @@
 
 namespace peercache {
 
-/// A lookup by RPC, for holders whose table the data plane cannot read (yet). Filled in by the conductor.
+/// A lookup by RPC, for holders whose table the data plane cannot read (yet). Filled in by the
+/// conductor.
 ///
 /// THREAD:     the asking call until it is handed over; then the conductor, until `done`.
 struct RpcLookup {
@@ -46,7 +47,8 @@ class ConductorDoor {
 
 /// Stamps for directory records: max(previous + 1, microseconds since the epoch).
 ///
-/// THREAD:     any. One read-modify-write per published object; a ring per client would order nothing across them.
+/// THREAD:     any. One read-modify-write per published object; a ring per client would order
+///             nothing across them.
 class SequenceSource {
  public:
   Sequence next() noexcept {

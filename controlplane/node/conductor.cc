@@ -15,7 +15,8 @@ namespace {
 // Below the serving engine's threads, above the idle class: heartbeats live here.
 constexpr int kNice = 5;
 
-// After work, so long without sleeping: a put's next message usually follows within this time, and a wake-up costs more.
+// After work, so long without sleeping: a put's next message usually follows within this time, and
+// a wake-up costs more.
 constexpr Nanos kSpin = std::chrono::microseconds(30);
 
 constexpr Nanos kRestMax = std::chrono::milliseconds(100);

@@ -43,13 +43,17 @@ struct ConductorStats {
   std::vector<PeerName> peers;
 };
 
-/// The control thread of a node: RPC, membership, directory shard and updates, shm handshakes, suspects, and the pool agent's
+/// The control thread of a node: RPC, membership, directory shard and updates, shm handshakes,
+/// suspects, and the pool agent's
 /// turns. Decisions are in the pure classes it owns; this is their shell.
 ///
-/// THREAD:     conductor, from start() on; `ask`, `wake`, `request_flush`, `stats`, `ready` any; open, attach, start, stop the
+/// THREAD:     conductor, from start() on; `ask`, `wake`, `request_flush`, `stats`, `ready` any;
+///             open, attach, start, stop the
 ///             thread that owns the node.
-/// OWNS:       event loop, RPC server and client, the pure cores. BORROWS: endpoint, pool, peers, routes, notice rings.
-/// INVARIANTS: (K1) nothing here blocks but the loop's bounded sleep. (K2) routes are rebuilt before the next call sees a
+/// OWNS:       event loop, RPC server and client, the pure cores. BORROWS: endpoint, pool, peers,
+///             routes, notice rings.
+/// INVARIANTS: (K1) nothing here blocks but the loop's bounded sleep. (K2) routes are rebuilt
+///             before the next call sees a
 ///             member or connection change that the conductor has seen.
 class Conductor final : public ConductorDoor, public ShmListener {
  public:

@@ -1,4 +1,5 @@
-// What goes to the directory: updates of this node's records, lookups by RPC, and what readers noticed.
+// What goes to the directory: updates of this node's records, lookups by RPC, and what readers
+// noticed.
 
 #include <algorithm>
 
@@ -8,7 +9,8 @@
 namespace peercache {
 namespace {
 
-// Touches and reports wait so long for company: they are hints, and a message each would cost more than they are worth.
+// Touches and reports wait so long for company: they are hints, and a message each would cost more
+// than they are worth.
 constexpr Nanos kNoticesEvery = std::chrono::milliseconds(5);
 constexpr Nanos kNoticeTimeout = std::chrono::milliseconds(1000);
 constexpr size_t kNoticesPerTurn = 1024;

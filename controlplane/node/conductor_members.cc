@@ -1,4 +1,5 @@
-// Who is there: greetings and heartbeats, shm connections to members of the same host, and the routes that follow.
+// Who is there: greetings and heartbeats, shm connections to members of the same host, and the
+// routes that follow.
 
 #include <algorithm>
 
@@ -8,7 +9,8 @@
 namespace peercache {
 namespace {
 
-// An shm connection that was refused or lost is tried again after this, as long as the member is up.
+// An shm connection that was refused or lost is tried again after this, as long as the member is
+// up.
 constexpr Nanos kReconnectEvery = std::chrono::milliseconds(200);
 
 }  // namespace
@@ -146,7 +148,8 @@ void Conductor::connect_shm(const Member& member) {
   }
 }
 
-/// Members that are up and not connected: a connection was lost while its member lived on, or it was refused.
+/// Members that are up and not connected: a connection was lost while its member lived on, or it
+/// was refused.
 void Conductor::retry_connections(Nanos now) {
   if (now < retry_due_) return;
   retry_due_ = now + kReconnectEvery;

@@ -15,7 +15,8 @@
 
 namespace peercache {
 
-/// Where lookups go: an immutable snapshot of the ring and of what the data plane reaches of it. The conductor makes a new
+/// Where lookups go: an immutable snapshot of the ring and of what the data plane reaches of it.
+/// The conductor makes a new
 /// one whenever a member or a connection changes; a call keeps the one it began with.
 ///
 /// THREAD:     immutable after construction.
@@ -36,7 +37,8 @@ struct DirectoryRoutes {
 /// The current routes.
 ///
 /// THREAD:     `set` by the conductor; `get` by any, once per call.
-/// A mutex, not a ring: it is held for two reference counts, once per call, and a shared_ptr has no lock-free form here.
+/// A mutex, not a ring: it is held for two reference counts, once per call, and a shared_ptr has no
+/// lock-free form here.
 class RoutesCell {
  public:
   void set(std::shared_ptr<const DirectoryRoutes> routes) PC_EXCLUDES(mutex_) {

@@ -8,7 +8,8 @@
 
 namespace peercache {
 
-/// Tells a forked child from its parent without a system call per question: the kernel zeroes the page in a child
+/// Tells a forked child from its parent without a system call per question: the kernel zeroes the
+/// page in a child
 /// (MADV_WIPEONFORK, Linux 4.14).
 ///
 /// THREAD:     any.

@@ -11,23 +11,27 @@
 
 namespace peercache {
 
-/// One round of directory lookups: all keys, all replicas, every shard holder asked once and at the same time.
+/// One round of directory lookups: all keys, all replicas, every shard holder asked once and at the
+/// same time.
 ///
 /// THREAD:     its call's.
 /// OWNS:       per holder the keys asked and the answers; grown to the largest round and kept.
-/// COST:       two buckets per key and replica; no allocation once grown (holders asked by RPC excepted).
+/// COST:       two buckets per key and replica; no allocation once grown (holders asked by RPC
+///             excepted).
 class LookupRound {
  public:
   LookupRound(const CallShared& shared, Client& client) : shared_(shared), client_(client) {}
 
-  /// Asks for keys[i] for each i in `wanted`. REQUIRES: no round is under way; the arguments live until it is over.
+  /// Asks for keys[i] for each i in `wanted`. REQUIRES: no round is under way; the arguments live
+  /// until it is over.
   void start(std::shared_ptr<const DirectoryRoutes> routes,
              std::span<const Key128> keys,
              std::span<const uint32_t> wanted,
              Nanos deadline_at,
              WakeEvent* event);
 
-  /// Makes progress; true when all answers are there or given up, and nobody writes into them any more.
+  /// Makes progress; true when all answers are there or given up, and nobody writes into them any
+  /// more.
   bool done(bool expired);
 
   /// Calls fn(key_index, answers of its live replicas) for each wanted key. REQUIRES: done.

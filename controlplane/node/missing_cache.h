@@ -8,8 +8,10 @@
 
 namespace peercache {
 
-/// Records that this client found to be wrong a moment ago: a directory that has not heard of it yet would send the next
-/// call to the same dead slot. Short, since the key may be published again there at any time (a new life has a new
+/// Records that this client found to be wrong a moment ago: a directory that has not heard of it
+/// yet would send the next
+/// call to the same dead slot. Short, since the key may be published again there at any time (a new
+/// life has a new
 /// generation, so only the exact record is skipped).
 ///
 /// THREAD:     its client's.

@@ -31,7 +31,8 @@ enum class KeyStatus : uint8_t {
 };
 const char* to_string(KeyStatus status) noexcept;
 
-/// Keys of one call and where their bytes are: object i is pieces[piece_offsets[i] .. piece_offsets[i + 1]), concatenated.
+/// Keys of one call and where their bytes are: object i is pieces[piece_offsets[i] ..
+/// piece_offsets[i + 1]), concatenated.
 /// Borrowed until the call (or its ticket) is done.
 struct ObjectBatch {
   std::span<const Key128> keys;
@@ -54,28 +55,36 @@ struct NodeTicket {
 
 /// One PeerCache instance: publishes objects into its own pool, finds and reads those of others.
 ///
-/// THREAD:     any; each call leases one of `client_count` clients for its duration (a ticket keeps its client until it is
+/// THREAD:     any; each call leases one of `client_count` clients for its duration (a ticket keeps
+///             its client until it is
 ///             collected). Calls of different threads run at the same time.
 /// OWNS:       pool, directory shard, rails, the conductor thread.
-/// INVARIANTS: (N1) a key is reported as a hit only if every byte was validated against the slot it came from.
-///             (N2) when a call returns nobody touches its memory any more. (N3) every call returns within its deadline plus
+/// INVARIANTS: (N1) a key is reported as a hit only if every byte was validated against the slot it
+///             came from.
+///             (N2) when a call returns nobody touches its memory any more. (N3) every call returns
+///             within its deadline plus
 ///             250 ms.
 class Node {
  public:
-  /// Starts a node. Waits up to start_timeout_ms for the other members unless `interrupted` (may be null) turns true, then
-  /// runs alone and goes on looking. Errors: kMemoryBudget, kPoolTooSmall, kSystem, kBadValue, kPeerRefused, ...
+  /// Starts a node. Waits up to start_timeout_ms for the other members unless `interrupted` (may be
+  /// null) turns true, then
+  /// runs alone and goes on looking. Errors: kMemoryBudget, kPoolTooSmall, kSystem, kBadValue,
+  /// kPeerRefused, ...
   static Result<std::unique_ptr<Node>> open(const NodeOptions& options,
                                             bool (*interrupted)() = nullptr);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// Prepares for objects of this length (a size class); optional. Errors: kNoSizeClass, kPoolTooSmall.
+  /// Prepares for objects of this length (a size class); optional. Errors: kNoSizeClass,
+  /// kPoolTooSmall.
   Result<void> prepare_length(uint32_t length_bytes);
 
-  /// Publishes objects. statuses.size() == keys.size(). A put returns when all sources have been copied or given up.
+  /// Publishes objects. statuses.size() == keys.size(). A put returns when all sources have been
+  /// copied or given up.
   /// A page is published whole or not at all. timeout 0: the default for its size.
-  /// Errors (nothing was done): kInvalidArgument, kPieceSumMismatch, kNoSizeClass, kBusy, kClosed, kForked.
+  /// Errors (nothing was done): kInvalidArgument, kPieceSumMismatch, kNoSizeClass, kBusy, kClosed,
+  /// kForked.
   Result<void> put(const ObjectBatch& batch,
                    const PrefixPlace& place,
                    std::span<KeyStatus> statuses,
@@ -84,7 +93,8 @@ class Node {
   /// Reads objects into the pieces. Bytes of keys that are no hit are undefined.
   Result<void> get(const ObjectBatch& batch, std::span<KeyStatus> statuses, Nanos timeout);
 
-  /// Looks keys up; returns the length of the leading run of hits. `statuses` may be empty. Primes the next get.
+  /// Looks keys up; returns the length of the leading run of hits. `statuses` may be empty. Primes
+  /// the next get.
   Result<uint32_t> exists(std::span<const Key128> keys,
                           std::span<KeyStatus> statuses,
                           Nanos timeout);
@@ -110,7 +120,8 @@ class Node {
   /// Readable when poll can make progress; may wake spuriously.
   Result<int> event_fd(NodeTicket ticket) const;
 
-  /// Removes the node's own objects; others are not touched. `clear` removes all of them. Done when it returns.
+  /// Removes the node's own objects; others are not touched. `clear` removes all of them. Done when
+  /// it returns.
   Result<void> remove(std::span<const Key128> keys, Nanos timeout);
   Result<void> clear(Nanos timeout);
 
@@ -124,7 +135,8 @@ class Node {
   std::string control_address() const;
   uint32_t members_up_count() const;
 
-  /// Ends all calls, leaves, frees everything; later calls answer kClosed. Idempotent; under 5 s also with dead peers.
+  /// Ends all calls, leaves, frees everything; later calls answer kClosed. Idempotent; under 5 s
+  /// also with dead peers.
   void close();
 
  private:

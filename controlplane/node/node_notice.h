@@ -15,7 +15,8 @@ enum class NoticeKind : uint8_t {
   kPeerLost = 3,    ///< an operation towards the peer failed; `peer` says which
 };
 
-/// What an application thread tells the conductor in passing; best effort, dropped when the ring is full.
+/// What an application thread tells the conductor in passing; best effort, dropped when the ring is
+/// full.
 struct NodeNotice {
   Location location;
   PeerIndex peer{0};

@@ -14,7 +14,8 @@
 namespace peercache {
 namespace {
 
-// A page of a serving engine is 0.6 to 16 MiB; hybrid models have smaller ones beside. A shard sized for objects of this
+// A page of a serving engine is 0.6 to 16 MiB; hybrid models have smaller ones beside. A shard
+// sized for objects of this
 // size overflows (visibly) only when a pool holds mostly smaller ones.
 constexpr uint64_t kObjectBytesAssumed = 64 << 10;
 

@@ -13,14 +13,16 @@ enum class VerifyMode : uint8_t { kOff, kSampled, kFull };
 enum class ShmMode : uint8_t { kAuto, kOff };
 enum class HugePages : uint8_t { kAuto, kOff, kRequired };
 
-/// Everything a node can be told. Read from JSON by config/options_load.cc; each field's key is its name there.
+/// Everything a node can be told. Read from JSON by config/options_load.cc; each field's key is its
+/// name there.
 struct NodeOptions {
   // Identity.
   std::string node_id;  ///< unique in the cluster; empty: host name, process id and a random number
   std::string cluster_name = "peercache";  ///< nodes of different clusters refuse each other
   std::string host_id;  ///< empty: the kernel's boot id; equal ids mean that shm is possible
 
-  // Who else there is: "host:port" of every node's control address, this one included. Empty: alone.
+  // Who else there is: "host:port" of every node's control address, this one included. Empty:
+  // alone.
   std::vector<std::string> members;
   std::string control_bind_host = "127.0.0.1";
   uint16_t control_port = 0;  ///< 0: any free port

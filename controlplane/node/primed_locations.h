@@ -8,10 +8,13 @@
 
 namespace peercache {
 
-/// Locations that lookups have found lately, so that a get after an exists needs no directory round. Only a hint: each read
-/// is validated, so an entry may be old, and one that two threads wrote at once fails its checksum and counts as absent.
+/// Locations that lookups have found lately, so that a get after an exists needs no directory
+/// round. Only a hint: each read
+/// is validated, so an entry may be old, and one that two threads wrote at once fails its checksum
+/// and counts as absent.
 ///
-/// THREAD:     any; records are copied with racy_copy and checked by their checksum, so no lock is needed.
+/// THREAD:     any; records are copied with racy_copy and checked by their checksum, so no lock is
+///             needed.
 /// OWNS:       a fixed direct-mapped table with two ways; a new entry replaces the older way.
 /// COST:       two cache lines per call; no allocation.
 class PrimedLocations {

@@ -91,7 +91,8 @@ double ns_per_cycle() noexcept {
   return rate;
 }
 
-// Nanoseconds per cycle as a fixed-point number: a multiplication of integers instead of a conversion to double.
+// Nanoseconds per cycle as a fixed-point number: a multiplication of integers instead of a
+// conversion to double.
 constexpr unsigned kRateBits = 32;
 
 // The pair of readings from which a thread extrapolates.
@@ -129,7 +130,8 @@ Nanos monotonic_now() noexcept {
 
 Nanos fast_now() noexcept {
   thread_local Anchor anchor;
-  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new pair.
+  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new
+  // pair.
   const uint64_t elapsed_cycles = read_cycles() - anchor.cycles;
   if (elapsed_cycles >= anchor.cycles_max) [[unlikely]] {
     return anchored_now(anchor);

@@ -10,7 +10,8 @@ namespace peercache {
 /// The monotonic clock: nanoseconds since boot, the same for all processes of a host.
 [[nodiscard]] Nanos monotonic_now() noexcept;
 
-/// The same clock read through the cycle counter, for loops: measured 17 ns where monotonic_now takes
+/// The same clock read through the cycle counter, for loops: measured 17 ns where monotonic_now
+/// takes
 /// 30 and the counter's instruction alone 13. Agrees with monotonic_now within a few microseconds
 /// (each thread reads both every 10 ms) and never goes back on one thread. Where the counter is not
 /// invariant it is monotonic_now.

@@ -60,10 +60,11 @@ Result<std::unique_ptr<Client>> Client::open(ClientIndex index,
     ++state->rail_count;
   }
   state->striping.lane_window_bytes = options.lane_window_bytes;
-  // Clients start at different rails, so that single operations of several clients do not meet on the first.
-  state->striping.first_position =
-      state->rail_count == 0 ? 0 : index.value() % state->rail_count;
-  state->verify_countdown = options.verify_sample_reads_count == 0 ? 1 : options.verify_sample_reads_count;
+  // Clients start at different rails, so that single operations of several clients do not meet on
+  // the first.
+  state->striping.first_position = state->rail_count == 0 ? 0 : index.value() % state->rail_count;
+  state->verify_countdown =
+      options.verify_sample_reads_count == 0 ? 1 : options.verify_sample_reads_count;
   return std::unique_ptr<Client>(new Client(index, std::move(state)));
 }
 
@@ -141,7 +142,8 @@ void Client::check_invariants() const {
                   side.place == RecordPlace::kFree,
               i, side.place, side.final_status);
   }
-  PC_ASSERT(not_free + state.free_count == limits::kOpsPerClient, not_free, state.free_count);  // (S1)
+  PC_ASSERT(not_free + state.free_count == limits::kOpsPerClient, not_free,
+            state.free_count);  // (S1)
   PC_ASSERT(backlog == state.backlog_count, backlog, state.backlog_count);
   uint32_t linked = 0;
   for (uint16_t at = state.backlog_head; at != State::kNoRecord; at = state.sides[at].next) {
@@ -150,9 +152,10 @@ void Client::check_invariants() const {
   }
   PC_ASSERT(linked == backlog, linked, backlog);
   for (uint32_t i = 0; i < state.rail_count; ++i) {
-    PC_ASSERT(bytes[i] == state.loads[i].bytes_mine, i, bytes[i], state.loads[i].bytes_mine);  // (S2)
+    PC_ASSERT(bytes[i] == state.loads[i].bytes_mine, i, bytes[i],
+              state.loads[i].bytes_mine);  // (S2)
     PC_ASSERT(ops[i] == state.rails[i].ops_in_flight, i, ops[i], state.rails[i].ops_in_flight);
-    PC_ASSERT(state.rails[i].staged_count == 0, i, state.rails[i].staged_count);               // (S3)
+    PC_ASSERT(state.rails[i].staged_count == 0, i, state.rails[i].staged_count);  // (S3)
   }
 }
 

@@ -62,7 +62,8 @@ uint32_t Client::State::drain(uint32_t position) noexcept {
     std::array<OpRecord*, kPopMax> batch;
     const size_t count = lane.completions.pop_many(batch);
     for (size_t i = 0; i < count; ++i) {
-      // The second line holds what the rail wrote and what is looked at here; the rail's core has it.
+      // The second line holds what the rail wrote and what is looked at here; the rail's core has
+      // it.
       __builtin_prefetch(reinterpret_cast<const char*>(batch[i]) + kCacheLineBytes);
     }
     for (size_t i = 0; i < count; ++i) {
@@ -78,11 +79,11 @@ uint32_t Client::State::drain(uint32_t position) noexcept {
 void Client::State::take_back(OpRecord& record, uint32_t position) noexcept {
   const uint16_t number = number_of(record);
   RecordSide& side = sides[number];
-  PC_ASSERT(side.place == RecordPlace::kRail, number, side.place);           // (C1), (S1)
+  PC_ASSERT(side.place == RecordPlace::kRail, number, side.place);  // (C1), (S1)
   PC_ASSERT(side.rail_position == position, side.rail_position, position);
   RailLoad& load = loads[position];
   const uint64_t bytes = bytes_of(record);
-  PC_ASSERT(load.bytes_mine >= bytes, load.bytes_mine, bytes);               // (S2)
+  PC_ASSERT(load.bytes_mine >= bytes, load.bytes_mine, bytes);  // (S2)
   load.bytes_mine -= bytes;
   load.bytes_in_flight -= bytes < load.bytes_in_flight ? bytes : load.bytes_in_flight;
   --rails[position].ops_in_flight;
@@ -160,8 +161,8 @@ void Client::State::add_to_backlog(uint16_t number) noexcept {
   ++backlog_count;
 }
 
-// Places what can be placed, in order. An operation whose rails are full does not hold up one that has another rail,
-// but the walk ends when no rail takes anything and nothing is overdue.
+// Places what can be placed, in order. An operation whose rails are full does not hold up one that
+// has another rail, but the walk ends when no rail takes anything and nothing is overdue.
 void Client::State::pump_backlog() noexcept {
   refresh_loads();
   uint16_t before = kNoRecord;
@@ -208,7 +209,8 @@ void Client::State::cancel_backlog(Ticket ticket) noexcept {
   }
 }
 
-// Tells every rail that got operations of the batch and still has some; those whose lane is full are told later.
+// Tells every rail that got operations of the batch and still has some; those whose lane is full
+// are told later.
 void Client::State::cancel_in_rails(Ticket ticket) noexcept {
   TicketTable::Entry& entry = tickets.at(ticket);
   RailMask owed = entry.cancels_owed != 0 ? entry.cancels_owed : entry.rails_used;

@@ -20,9 +20,9 @@ enum class RecordPlace : uint8_t { kFree = 0, kBacklog = 1, kRail = 2, kFinal = 
 struct RecordSide {
   static constexpr uint8_t kNoRail = UINT8_MAX;
 
-  uint16_t next = 0;                ///< in the backlog
-  uint8_t rail_position = kNoRail;  ///< rail of the client that has it
-  uint8_t avoid_position = kNoRail; ///< where an attempt failed, ...
+  uint16_t next = 0;                      ///< in the backlog
+  uint8_t rail_position = kNoRail;        ///< rail of the client that has it
+  uint8_t avoid_position = kNoRail;       ///< where an attempt failed, ...
   OpStatus failure = OpStatus::kPending;  ///< ... and how
   OpStatus final_status = OpStatus::kPending;
   RecordPlace place = RecordPlace::kFree;
@@ -33,29 +33,32 @@ struct RecordSide {
 /// Inside of a Client: the arena of records, the tickets, and what is known of each rail.
 ///
 /// THREAD:     the client's.
-/// OWNS:       records, tickets, the client's event. BORROWS: rails, their lanes, the peer directory, the counters.
-/// INVARIANTS: (S1) a record is in exactly one place: free list, backlog, one rail, or final. (S2) `bytes_mine` and
-///             `ops_in_flight` of a rail are the sums over its records. (S3) a rail's staged requests are pushed before
-///             any public function returns.
-/// COST:       1.5 MiB of records and 0.1 MiB of tables, taken at open; the free list is a stack, so that a client that
-///             submits small batches stays in the same few records.
+/// OWNS:       records, tickets, the client's event. BORROWS: rails, their lanes, the peer
+///             directory, the counters.
+/// INVARIANTS: (S1) a record is in exactly one place: free list, backlog, one rail, or final. (S2)
+///             `bytes_mine` and `ops_in_flight` of a rail are the sums over its records. (S3) a
+///             rail's staged requests are pushed before any public function returns.
+/// COST:       1.5 MiB of records and 0.1 MiB of tables, taken at open; the free list is a stack,
+///             so that a client that submits small batches stays in the same few records.
 struct Client::State {
   static constexpr uint16_t kNoRecord = UINT16_MAX;
-  static constexpr uint32_t kStagedMax = 64;  ///< one push, thus one release store, per so many requests
+  static constexpr uint32_t kStagedMax =
+      64;  ///< one push, thus one release store, per so many requests
   static constexpr uint32_t kPopMax = 64;
-  /// How often other clients' bytes are looked at: the counters lie on lines that the rails' cores write all the time,
-  /// and a rail moves 2.5 MB in this time at 400 Gb/s.
+  /// How often other clients' bytes are looked at: the counters lie on lines that the rails' cores
+  /// write all the time, and a rail moves 2.5 MB in this time at 400 Gb/s.
   static constexpr Nanos kOthersInterval{50'000};
   /// A walk over the backlog gives up after so many operations in a row found their rails full, ...
   static constexpr uint32_t kBlockedMax = 32;
-  /// ... but once in this time it looks at all of them, for deadlines and for rails behind a long run of others.
+  /// ... but once in this time it looks at all of them, for deadlines and for rails behind a long
+  /// run of others.
   static constexpr Nanos kBacklogScanInterval{1'000'000};
 
   struct RailSlot {
     RailHandle* handle = nullptr;
     Lane* lane = nullptr;
-    bool driven = false;        ///< by this client
-    uint32_t room = 0;          ///< lower bound of free entries in the lane, staged ones taken off
+    bool driven = false;  ///< by this client
+    uint32_t room = 0;    ///< lower bound of free entries in the lane, staged ones taken off
     uint32_t ops_in_flight = 0;
     uint32_t staged_count = 0;
     RailIndex index{0};
@@ -87,7 +90,11 @@ struct Client::State {
   // client_submit_datapath.cc: from operations to lanes.
   void begin_call() noexcept;
   OpFault check_batch(std::span<const Op> ops, uint32_t& bad_index) noexcept;
-  void fill(const Op& op, uint16_t number, Ticket ticket, uint32_t op_index, Nanos deadline_at) noexcept;
+  void fill(const Op& op,
+            uint16_t number,
+            Ticket ticket,
+            uint32_t op_index,
+            Nanos deadline_at) noexcept;
   void place_batch(Ticket ticket, uint32_t count) noexcept;
   bool place(uint16_t number) noexcept;
   void stage(uint32_t position, uint16_t number, uint64_t bytes) noexcept;
@@ -147,12 +154,12 @@ struct Client::State {
   uint32_t owed_cancels = 0;  ///< tickets that owe a rail their cancel
 
   std::array<Route, limits::kPeersMax> routes{};
-  uint64_t turn = 0;          ///< stamps routes and loads; one per public call
+  uint64_t turn = 0;  ///< stamps routes and loads; one per public call
   uint64_t loads_turn = 0;
-  Nanos others_at{0};         ///< when the rails were last asked for everybody's bytes
+  Nanos others_at{0};  ///< when the rails were last asked for everybody's bytes
   Nanos now{0};
   Tally tally{};
-  uint32_t unreported = 0;    ///< final operations that no poll has returned yet
+  uint32_t unreported = 0;  ///< final operations that no poll has returned yet
   uint32_t verify_countdown = 1;
   bool armed = false;
 };

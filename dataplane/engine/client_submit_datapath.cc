@@ -29,7 +29,8 @@ Result<Ticket> Client::submit(std::span<const Op> ops, Nanos deadline_at) {
                              state.free_count, limits::kOpsPerClient));
   }
   if (state.tickets.full()) {
-    return refuse(make_error(Errc::kNoTicket, "all {} tickets are in use", limits::kTicketsPerClient));
+    return refuse(
+        make_error(Errc::kNoTicket, "all {} tickets are in use", limits::kTicketsPerClient));
   }
   const auto count = static_cast<uint32_t>(ops.size());
   const Ticket ticket = state.tickets.open(count, deadline_at);
@@ -127,9 +128,10 @@ bool Client::State::place(uint16_t number) noexcept {
   const Route& route = route_of(record.peer);
   if (route.state != PeerState::kUp) [[unlikely]] {
     if (route.state != PeerState::kSuspect || !side.is_retry()) {
-      // Nothing is posted towards a peer that is not there. A retry may still go to a suspect: what made it one was
-      // the path that failed, and the retry takes another.
-      finish(number, route.state == PeerState::kSuspect ? OpStatus::kPeerSuspect : OpStatus::kPeerLost);
+      // Nothing is posted towards a peer that is not there. A retry may still go to a suspect: what
+      // made it one was the path that failed, and the retry takes another.
+      finish(number,
+             route.state == PeerState::kSuspect ? OpStatus::kPeerSuspect : OpStatus::kPeerLost);
       return true;
     }
   }
@@ -165,7 +167,8 @@ void Client::State::stage(uint32_t position, uint16_t number, uint64_t bytes) no
   record.status = OpStatus::kPending;
   side.rail_position = static_cast<uint8_t>(position);
   side.place = RecordPlace::kRail;
-  tickets.at(record.ticket_index, record.ticket_generation_id).rails_used |= RailMask{1} << position;
+  tickets.at(record.ticket_index, record.ticket_generation_id).rails_used |= RailMask{1}
+                                                                             << position;
   load.bytes_mine += bytes;
   load.bytes_in_flight += bytes;
   ++rail.ops_in_flight;

@@ -5,7 +5,8 @@
 
 namespace peercache {
 
-// True unless the hash that the owner stored differs from the bytes that arrived. The state is 576 bytes of stack.
+// True unless the hash that the owner stored differs from the bytes that arrived. The state is 576
+// bytes of stack.
 bool Client::State::payload_holds(const OpRecord& record) noexcept {
   if (record.kind != OpKind::kRead || record.validation != Validation::kHeader ||
       record.landing.payload_hash == PayloadHash{}) {

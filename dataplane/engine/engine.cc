@@ -29,8 +29,9 @@ Result<std::unique_ptr<Engine>> Engine::open(const EngineOptions& options,
     for (const auto& rail : engine->rails_.shared) {
       handles.push_back(rail.get());
     }
-    PC_TRY_ASSIGN(std::unique_ptr<Client> client,
-                  Client::open(ClientIndex(static_cast<uint16_t>(i)), options, handles, peers, clock));
+    PC_TRY_ASSIGN(
+        std::unique_ptr<Client> client,
+        Client::open(ClientIndex(static_cast<uint16_t>(i)), options, handles, peers, clock));
     engine->clients_.push_back(std::move(client));
   }
   const MutexLock lock(engine->lease_mutex_);

@@ -19,30 +19,33 @@
 
 namespace peercache {
 
-/// The rails of an engine: those that all clients share, each with a thread of its own, and for every client those
-/// that it drives itself (shm).
+/// The rails of an engine: those that all clients share, each with a thread of its own, and for
+/// every client those that it drives itself (shm).
 ///
 /// THREAD:     any; a value that is moved into the engine.
 struct EngineRails {
   std::vector<std::unique_ptr<RailHandle>> shared;
-  std::vector<std::vector<std::unique_ptr<RailHandle>>> of_client;  ///< empty, or one list per client
+  std::vector<std::vector<std::unique_ptr<RailHandle>>>
+      of_client;  ///< empty, or one list per client
 };
 
 /// Owns rails and a fixed number of clients, and lends the clients to calls.
 ///
-/// The mutex: leases are taken and given back by any application thread, many at a time on both sides, and a taker has to
-/// sleep until a deadline when none is left; an SPSC ring has one thread at each end and no such sleep. It is taken twice
-/// per call (not per operation), held for a few instructions, and never by a rail.
+/// The mutex: leases are taken and given back by any application thread, many at a time on both
+/// sides, and a taker has to sleep until a deadline when none is left; an SPSC ring has one thread
+/// at each end and no such sleep. It is taken twice per call (not per operation), held for a few
+/// instructions, and never by a rail.
 ///
 /// THREAD:     open and destructor: the composition root; lease, give_back, stats: any.
 /// OWNS:       clients and rails. BORROWS: the peer directory.
-/// INVARIANTS: (E1) a client is leased at most once at a time. (E2) the client given back last is lent first: its records
-///             and lanes are still in a cache.
-/// COST:       lease and give_back: one uncontended lock, no allocation; a system call only to wait or to end a wait.
+/// INVARIANTS: (E1) a client is leased at most once at a time. (E2) the client given back last is
+///             lent first: its records and lanes are still in a cache.
+/// COST:       lease and give_back: one uncontended lock, no allocation; a system call only to wait
+///             or to end a wait.
 class Engine {
  public:
-  /// Opens all clients and attaches their lanes. Errors: kOutOfRange (too many clients or rails), kSystem, and those of
-  /// RailHandle::attach_lane.
+  /// Opens all clients and attaches their lanes. Errors: kOutOfRange (too many clients or rails),
+  /// kSystem, and those of RailHandle::attach_lane.
   static Result<std::unique_ptr<Engine>> open(const EngineOptions& options,
                                               EngineRails rails,
                                               const PeerDirectory& peers,
@@ -55,11 +58,14 @@ class Engine {
   /// Lends a client; waits until `until` for one. Errors: kBusy with the number of clients.
   Result<Client*> lease(Nanos until);
 
-  /// Takes a client back. REQUIRES: it is quiet (no batch under way) and its tickets are released by their owner.
+  /// Takes a client back. REQUIRES: it is quiet (no batch under way) and its tickets are released
+  /// by their owner.
   void give_back(Client& client);
 
   /// The rails that need a thread, for the composition root to run.
-  [[nodiscard]] const std::vector<std::unique_ptr<RailHandle>>& shared_rails() const { return rails_.shared; }
+  [[nodiscard]] const std::vector<std::unique_ptr<RailHandle>>& shared_rails() const {
+    return rails_.shared;
+  }
 
   [[nodiscard]] uint32_t client_count() const { return static_cast<uint32_t>(clients_.size()); }
 
@@ -69,7 +75,7 @@ class Engine {
   Engine(EngineRails rails, const Clock& clock);
 
   const Clock clock_;
-  EngineRails rails_;                             // after the clients in destruction: lanes are theirs
+  EngineRails rails_;  // after the clients in destruction: lanes are theirs
   std::vector<std::unique_ptr<Client>> clients_;
 
   mutable Mutex lease_mutex_;

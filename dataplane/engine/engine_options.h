@@ -18,16 +18,20 @@ struct EngineOptions {
   VerifyReads verify = VerifyReads::kOff;
   uint32_t verify_sample_reads_count = 64;  ///< kSampled: one validated READ in so many
 
-  /// Bytes that one client keeps in one rail's lane while other rails could carry the rest: what is bound late goes to
-  /// the rail that drained first. 32 MiB are 0.7 ms of a 400 Gb/s rail, more than the gap between two polls of a
-  /// waiting client. At least one operation is in the lane whatever its size.
+  /// Bytes that one client keeps in one rail's lane while other rails could carry the rest: what is
+  /// bound late goes to the rail that drained first. 32 MiB are 0.7 ms of a 400 Gb/s rail, more
+  /// than the gap between two polls of a waiting client. At least one operation is in the lane
+  /// whatever its size.
   uint32_t lane_window_bytes = 32U << 20;
 
-  IdleOptions wait_idle{};           ///< phases of Client::wait before it sleeps
-  uint32_t wait_sleep_ms_max = 20;   ///< one sleep of wait ends after this; a lost peer's rail wakes it much earlier
-  /// The same while only client-driven rails have work: nobody wakes the client for those, so it only dozes.
+  IdleOptions wait_idle{};  ///< phases of Client::wait before it sleeps
+  uint32_t wait_sleep_ms_max =
+      20;  ///< one sleep of wait ends after this; a lost peer's rail wakes it much earlier
+  /// The same while only client-driven rails have work: nobody wakes the client for those, so it
+  /// only dozes.
   uint32_t wait_doze_us = 50;
-  uint32_t fence_grace_ms = 250;     ///< from the end of a wait to quiet memory; longer is counted, never cut short
+  uint32_t fence_grace_ms =
+      250;  ///< from the end of a wait to quiet memory; longer is counted, never cut short
 };
 
 }  // namespace peercache

@@ -11,9 +11,9 @@ namespace peercache {
 
 /// One operation as a caller submits it. Borrows what its pointers name until the ticket is quiet.
 ///
-/// READ:   bytes [target.offset_bytes, + target.length_bytes) of target.region at `peer` into `pieces`, whose lengths add
-///         up to target.length_bytes. With Validation::kHeader the result counts only if the slot still lives the life
-///         that `target` names.
+/// READ:   bytes [target.offset_bytes, + target.length_bytes) of target.region at `peer` into
+///         `pieces`, whose lengths add up to target.length_bytes. With Validation::kHeader the
+///         result counts only if the slot still lives the life that `target` names.
 /// WRITE:  `pieces` into target.region at target.offset_bytes.
 /// LOOKUP: searches `lookup->keys` in the directory table that is target.region at `peer`.
 struct Op {

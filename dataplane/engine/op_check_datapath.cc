@@ -106,12 +106,13 @@ Error make_op_error(OpFault fault, const Op& op, uint32_t op_index, const PeerIn
       return make_error(Errc::kInvalidArgument, "operation {} is of kind {} with validation {}",
                         op_index, op.kind, op.validation);
     case OpFault::kEmpty:
-      return make_error(Errc::kEmptyOperation,
-                        "operation {} of {} bytes in {} pieces has nothing to move, or a piece of 0",
-                        op_index, target.length_bytes, op.pieces.size());
+      return make_error(
+          Errc::kEmptyOperation,
+          "operation {} of {} bytes in {} pieces has nothing to move, or a piece of 0", op_index,
+          target.length_bytes, op.pieces.size());
     case OpFault::kPieceCount:
-      return make_error(Errc::kTooManyPieces, "operation {} has {} pieces; the limit is {}", op_index,
-                        op.pieces.size(), limits::kPiecesPerOpMax);
+      return make_error(Errc::kTooManyPieces, "operation {} has {} pieces; the limit is {}",
+                        op_index, op.pieces.size(), limits::kPiecesPerOpMax);
     case OpFault::kPieceSum:
       return make_error(Errc::kPieceSumMismatch,
                         "pieces of operation {} add up to {} bytes, its target has {}", op_index,
@@ -124,7 +125,8 @@ Error make_op_error(OpFault fault, const Op& op, uint32_t op_index, const PeerIn
                         "operation {} of kind {} is not possible in region {} of peer {}", op_index,
                         op.kind, target.region, op.peer);
     case OpFault::kBounds: {
-      const RegionDescriptor* region = info == nullptr ? nullptr : find_region(*info, target.region);
+      const RegionDescriptor* region =
+          info == nullptr ? nullptr : find_region(*info, target.region);
       return make_error(Errc::kOutOfBounds,
                         "operation {} of {} bytes at offset {} does not fit its region of {} bytes",
                         op_index, target.length_bytes, target.offset_bytes,

@@ -8,7 +8,8 @@ Result<PeerIndex> PeerDirectory::add(const PeerInfo& info) {
   // Relaxed is enough: only this thread, the conductor, changes the count.
   const uint32_t index = count_.load(std::memory_order_relaxed);
   if (index >= limits::kPeersMax) {
-    return make_error(Errc::kOutOfRange, "no room for another peer: {} indices have been used", index);
+    return make_error(Errc::kOutOfRange, "no room for another peer: {} indices have been used",
+                      index);
   }
   PC_ASSERT(info.region_count <= limits::kRegionsPerNodeMax, info.region_count);
   Entry& entry = entries_[index];

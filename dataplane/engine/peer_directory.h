@@ -26,12 +26,13 @@ struct PeerInfo {
   std::span<const RegionDescriptor> region_table() const { return {regions.data(), region_count}; }
 };
 
-/// Peers of this process: index -> identity and region table. A peer that comes back with a new incarnation gets a new
-/// index, so an index never changes its meaning; infos are kept until the directory is destroyed.
+/// Peers of this process: index -> identity and region table. A peer that comes back with a new
+/// incarnation gets a new index, so an index never changes its meaning; infos are kept until the
+/// directory is destroyed.
 ///
 /// THREAD:     written by the conductor; read by anyone without a lock.
-/// INVARIANTS: (P1) an info is complete before its state says kUp. (P2) an info is never changed or freed while the
-///             directory lives.
+/// INVARIANTS: (P1) an info is complete before its state says kUp. (P2) an info is never changed or
+///             freed while the directory lives.
 class PeerDirectory {
  public:
   /// Adds a peer whose tables were checked. Errors: kOutOfRange when limits::kPeersMax are in use.
@@ -41,14 +42,15 @@ class PeerDirectory {
   PeerState state(PeerIndex peer) const noexcept;
   /// Null while absent.
   const PeerInfo* info(PeerIndex peer) const noexcept;
-  /// Finds the peer that is this node in this incarnation, in any state but kGone; nullopt-like: kPeersMax when unknown.
+  /// Finds the peer that is this node in this incarnation, in any state but kGone; nullopt-like:
+  /// kPeersMax when unknown.
   PeerIndex find(NodeId node, Incarnation incarnation) const noexcept;
   static constexpr PeerIndex kNone{limits::kPeersMax};
   uint32_t count() const noexcept;
 
  private:
   struct Entry {
-    std::unique_ptr<PeerInfo> info;                 // conductor writes before `published`
+    std::unique_ptr<PeerInfo> info;  // conductor writes before `published`
     std::atomic<const PeerInfo*> published{nullptr};
     std::atomic<PeerState> state{PeerState::kAbsent};
   };

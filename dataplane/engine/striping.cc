@@ -8,8 +8,9 @@ namespace peercache {
 
 namespace {
 
-// A degraded rail (errors lately, or probing after a failure) still gets work, so that its recovery is noticed, but a
-// small share: with four times the weight it carries a fifth beside one healthy rail.
+// A degraded rail (errors lately, or probing after a failure) still gets work, so that its recovery
+// is noticed, but a small share: with four times the weight it carries a fifth beside one healthy
+// rail.
 constexpr uint64_t kDegradedWeight = 4;
 
 constexpr RailMask bit(uint32_t position) { return RailMask{1} << position; }
@@ -55,8 +56,8 @@ RailChoice pick_rail(std::span<const RailLoad> loads,
     for (RailMask rest = part; rest != 0; rest &= rest - 1) {
       const auto position = static_cast<uint32_t>(std::countr_zero(rest));
       const RailLoad& load = loads[position];
-      const bool in_window =
-          !has_choice || load.bytes_mine == 0 || load.bytes_mine + bytes <= policy.lane_window_bytes;
+      const bool in_window = !has_choice || load.bytes_mine == 0 ||
+                             load.bytes_mine + bytes <= policy.lane_window_bytes;
       if (!load.has_room || !in_window) {
         continue;
       }

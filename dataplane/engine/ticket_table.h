@@ -12,16 +12,19 @@
 
 namespace peercache {
 
-/// Counts the operations of each submitted batch that are not final, and says when the last one ends.
+/// Counts the operations of each submitted batch that are not final, and says when the last one
+/// ends.
 ///
-/// THREAD:     owned by one Client thread. Rails never touch it; they return records whose ticket fields are the cookie.
-/// OWNS:       a fixed array of limits::kTicketsPerClient entries, each with room for the record numbers of a batch; no
-///             allocation after construction.
-/// INVARIANTS: (I1) an entry's `remaining` is the number of its operations not yet returned by `finish`.
-///             (I2) a cookie carries its entry's generation; `finish` with a stale one is a bug, not an error.
-///             (I3) the generation of an entry changes when it is closed, so a released ticket stays stale.
-/// COST:       open, finish and close are O(1), one cache line each. 512 KiB of record numbers, touched as far as used:
-///             a closed entry is the next one opened.
+/// THREAD:     owned by one Client thread. Rails never touch it; they return records whose ticket
+///             fields are the cookie.
+/// OWNS:       a fixed array of limits::kTicketsPerClient entries, each with room for the record
+///             numbers of a batch; no allocation after construction.
+/// INVARIANTS: (I1) an entry's `remaining` is the number of its operations not yet returned by
+///             `finish`. (I2) a cookie carries its entry's generation; `finish` with a stale one is
+///             a bug, not an error. (I3) the generation of an entry changes when it is closed, so a
+///             released ticket stays stale.
+/// COST:       open, finish and close are O(1), one cache line each. 512 KiB of record numbers,
+///             touched as far as used: a closed entry is the next one opened.
 class TicketTable {
  public:
   /// Counts of one batch.
@@ -32,8 +35,8 @@ class TicketTable {
     uint32_t remaining = 0;
     uint32_t ok = 0;
     uint32_t failed = 0;
-    uint32_t rails_used = 0;            ///< bit per rail of the client that got an operation of it
-    uint32_t cancels_owed = 0;          ///< bit per rail whose lane was too full for the cancel
+    uint32_t rails_used = 0;    ///< bit per rail of the client that got an operation of it
+    uint32_t cancels_owed = 0;  ///< bit per rail whose lane was too full for the cancel
     bool open = false;
     bool cancelled = false;
   };
@@ -51,7 +54,8 @@ class TicketTable {
     return static_cast<uint32_t>(limits::kTicketsPerClient) - free_count_;
   }
 
-  /// Opens an entry for a batch of `total` operations. REQUIRES: not full(); 0 < total <= limits::kBatchOpsMax.
+  /// Opens an entry for a batch of `total` operations. REQUIRES: not full(); 0 < total <=
+  /// limits::kBatchOpsMax.
   Ticket open(uint32_t total, Nanos deadline_at) noexcept {
     PC_ASSERT(free_count_ != 0);
     PC_ASSERT(total != 0 && total <= limits::kBatchOpsMax, total);
@@ -112,7 +116,8 @@ class TicketTable {
   [[nodiscard]] Entry& slot(uint32_t index) noexcept { return entries_[index]; }
   [[nodiscard]] const Entry& slot(uint32_t index) const noexcept { return entries_[index]; }
 
-  /// Numbers of the records of a batch, in the order of its operations; limits::kBatchOpsMax of them.
+  /// Numbers of the records of a batch, in the order of its operations; limits::kBatchOpsMax of
+  /// them.
   [[nodiscard]] uint16_t* records(uint32_t index) noexcept {
     return records_.get() + size_t{index} * limits::kBatchOpsMax;
   }

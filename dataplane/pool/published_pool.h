@@ -26,10 +26,9 @@ struct PoolMemory {
   RegionIndex region{0};
 };
 
-/// Told of every change of what the pool holds. Called by the pool agent's thread from inside
-/// poll_once.
+/// Told of every change of what the pool holds.
 ///
-/// THREAD:     the pool agent.
+/// THREAD:     the pool agent's, from inside poll_once.
 class PoolListener {
  public:
   virtual ~PoolListener() = default;

@@ -33,22 +33,19 @@ struct PublishedPool::State {
         PoolListener* pool_listener);
   Result<void> open();
 
-  // -- set-up: any thread, under the lock
-  // ------------------------------------------------------------------------------
+  // set-up: any thread, under the lock
   Result<SizeClassIndex> ensure_class(uint32_t length_bytes) PC_EXCLUDES(setup);
   Result<PoolClient*> attach_client(ClientIndex client) PC_EXCLUDES(setup);
   void add_ring(Shared& shared, uint32_t class_value) PC_REQUIRES(setup);
 
-  // -- pool_publish.cc: messages
-  // ---------------------------------------------------------------------------------------
+  // pool_publish.cc: messages
   int drain(Shared& shared) PC_REQUIRES(agent);
   void publish_object(const PoolMessage& message) PC_REQUIRES(agent);
   void touch_objects(const PoolMessage* messages, uint32_t count) PC_REQUIRES(agent);
   void remove_object(const Key128& key) PC_REQUIRES(agent);
   void clear_objects() PC_REQUIRES(agent);
 
-  // -- pool_evict.cc: who goes
-  // -----------------------------------------------------------------------------------------
+  // pool_evict.cc: who goes
   Location location_of(SlotIndex slot) const PC_REQUIRES(agent);
   void note_gone(SlotIndex slot, const Location& location) PC_REQUIRES(agent);
   void retire_object(SlotIndex slot) PC_REQUIRES(agent);
@@ -75,8 +72,7 @@ struct PublishedPool::State {
   bool take_window(SizeClassIndex size_class, Donors donors) PC_REQUIRES(agent);
   const Shares& shares_with(SizeClassIndex size_class) PC_REQUIRES(agent);
 
-  // -- pool_refill.cc: who gets
-  // ----------------------------------------------------------------------------------------
+  // pool_refill.cc: who gets
   int refill(Nanos now) PC_REQUIRES(agent);
   bool see_demand(ClassSupply& supply, Nanos now) PC_REQUIRES(agent);
   uint32_t supply_client(Shared& shared, SizeClassIndex size_class, uint64_t fair_count)
@@ -94,8 +90,7 @@ struct PublishedPool::State {
                       uint32_t needed_count) PC_REQUIRES(agent);
   uint64_t fair_count_of(SizeClassIndex size_class, uint32_t active_count) PC_REQUIRES(agent);
 
-  // -- pool_pending.cc
-  // -------------------------------------------------------------------------------------------------
+  // pool_pending.cc
   uint32_t find_pending(const Key128* keys,
                         LookupResult* results,
                         uint32_t key_count) const noexcept;

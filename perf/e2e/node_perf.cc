@@ -1,4 +1,5 @@
-// A whole node: exists, get and put against a second node of the same host, called as the bindings call it.
+// A whole node: exists, get and put against a second node of the same host, called as the bindings
+// call it.
 
 #include <algorithm>
 #include <arpa/inet.h>
@@ -8,9 +9,9 @@
 #include <netinet/in.h>
 #include <random>
 #include <string>
-#include <thread>
 #include <sys/mman.h>
 #include <sys/socket.h>
+#include <thread>
 #include <unistd.h>
 #include <vector>
 
@@ -88,7 +89,8 @@ Pair make_pair_of_nodes(uint64_t pool_bytes, size_t buffer_bytes) {
   return pair;
 }
 
-/// A call of `count` objects whose K and V halves lie apart in the buffer, as in a page-first host pool.
+/// A call of `count` objects whose K and V halves lie apart in the buffer, as in a page-first host
+/// pool.
 struct Call {
   std::vector<Key128> keys;
   std::vector<LocalPiece> pieces;
@@ -150,11 +152,13 @@ void exists_case(const perf::PerfOptions& options, Pair& pair, size_t count, uin
       Call call = make_call(pair, start % (stored - count + 1), count, 4096, 0);
       start += count;
       const Nanos began_at = monotonic_now();
-      must(Result<bool>(pair.reader->exists(call.keys, call.statuses, Nanos(0)).has_value()), "exists");
+      must(Result<bool>(pair.reader->exists(call.keys, call.statuses, Nanos(0)).has_value()),
+           "exists");
       latencies.us.push_back(
           std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
       asked += static_cast<double>(count);
-      found += static_cast<double>(std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kHitPeer));
+      found += static_cast<double>(
+          std::count(call.statuses.begin(), call.statuses.end(), KeyStatus::kHitPeer));
     } while (monotonic_now() < until);
     p99_us = latencies.percentile(99);
     return latencies.percentile(50);
@@ -258,8 +262,8 @@ void transfer_cases(const perf::PerfOptions& options,
 void store(Pair& pair, uint64_t count, size_t object_bytes) {
   for (uint64_t first = 0; first < count; first += 128) {
     Call call = make_call(pair, first, std::min<uint64_t>(128, count - first), object_bytes, first);
-    must(pair.owner->put(call.batch(), {.chained = false, .parent = {}, .first_position_index = 0}, call.statuses,
-                         std::chrono::seconds(10)),
+    must(pair.owner->put(call.batch(), {.chained = false, .parent = {}, .first_position_index = 0},
+                         call.statuses, std::chrono::seconds(10)),
          "put");
   }
   must(pair.owner->flush(std::chrono::seconds(20)), "flush");

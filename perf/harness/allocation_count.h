@@ -4,7 +4,8 @@
 
 namespace peercache::perf {
 
-/// Heap allocations of the calling thread since its start. Programs that link this count them all: operator new is
+/// Heap allocations of the calling thread since its start. Programs that link this count them all:
+/// operator new is
 /// replaced by one that counts and calls malloc.
 ///
 /// THREAD:     any; each sees its own.

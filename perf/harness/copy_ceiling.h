@@ -15,7 +15,8 @@ struct CopyStep {
   size_t bytes;
 };
 
-/// What one thread can do with these pieces: goes through the plan again and again until `time` has passed, starting at
+/// What one thread can do with these pieces: goes through the plan again and again until `time` has
+/// passed, starting at
 /// `cursor` (which moves on, so that the next run meets other pages). Bytes per second.
 double memcpy_rate(std::span<const CopyStep> plan, size_t& cursor, Nanos time);
 double streaming_rate(std::span<const CopyStep> plan, size_t& cursor, Nanos time);

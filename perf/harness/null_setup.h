@@ -10,7 +10,8 @@
 
 namespace peercache::perf {
 
-/// A peer with published slots behind the null device, and an engine over it: what remains of an operation's cost is ours.
+/// A peer with published slots behind the null device, and an engine over it: what remains of an
+/// operation's cost is ours.
 ///
 /// THREAD:     the benchmark's main thread, plus the rail's if `threaded`.
 class NullSetup {
@@ -20,7 +21,8 @@ class NullSetup {
 
   enum class Time : uint8_t {
     kReal,
-    kStill,  ///< time stands still: the same instructions in every run, also under an instrumenting simulator
+    /// time stands still: the same instructions in every run, also under an instrumenting simulator
+    kStill,
   };
   /// REQUIRES: clients_count <= limits::kClientsMax; kReal if threaded.
   NullSetup(bool threaded, uint32_t clients_count, Time time = Time::kReal);
@@ -35,7 +37,8 @@ class NullSetup {
   RailHandle& rail() { return *rail_; }
   const Clock& clock() const { return clock_; }
 
-  /// Submits the batch, drives it to its end, and gives its ticket back. With a threaded rail it only polls.
+  /// Submits the batch, drives it to its end, and gives its ticket back. With a threaded rail it
+  /// only polls.
   void run_batch(Client& client, const std::vector<Op>& batch);
 
  private:

@@ -31,7 +31,8 @@ struct PerfOptions {
 /// Reads the arguments; prints help or the fault and exits when that is what was asked for.
 PerfOptions parse_perf_options(int argc, char** argv, const char* what);
 
-/// One row: what was measured, in which unit, beside which ceiling, all runs of both. `scripts/bench` makes medians of it.
+/// One row: what was measured, in which unit, beside which ceiling, all runs of both.
+/// `scripts/bench` makes medians of it.
 struct PerfRow {
   std::string bench;
   std::string case_name;
@@ -48,7 +49,8 @@ struct PerfRow {
 /// Prints the row as one line of JSON on stdout.
 void report(const PerfOptions& options, const PerfRow& row);
 
-/// Runs ceiling and subject in turn, `runs_count` times (after one run of each that is thrown away), and collects what
+/// Runs ceiling and subject in turn, `runs_count` times (after one run of each that is thrown
+/// away), and collects what
 /// they return. `ceiling` may be empty.
 void run_interleaved(const PerfOptions& options,
                      PerfRow& row,

@@ -1,11 +1,10 @@
 #include "perf/harness/shm_setup.h"
 
-#include <unistd.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <unistd.h>
 #include <utility>
 
 #include "dataplane/rail/make_rail.h"
@@ -87,27 +86,26 @@ ShmSetup::ShmSetup(const Shape& shape)
   const uint64_t header_count = objects_->length().value() / kGranuleBytes;
   headers_ = must(
       ShmSegment::create(Bytes(header_count * sizeof(SlotHeader)), HugePageMode::kOff, kHeadroom));
-  auto* headers = reinterpret_cast<SlotHeader*>(headers_->data());
-  for (uint32_t i = 0; i < objects_count_; ++i) {
-    const Location at = location(i);
-    SlotHeader& header = headers[at.slot.value()];
-    header.key = at.key;
-    header.generation = at.generation;
-    header.state = SlotState::kPublished;
-    header.length_bytes = at.length_bytes;
-    header.offset_bytes = at.offset_bytes;
-  }
+  publish_objects();
   std::vector<MemorySpec> regions;
-  regions.push_back({.base = objects_->data(), .length = objects_->length(),
-                     .kind = RegionKind::kPublished, .region = kShmObjects,
-                     .headers_region = kShmHeaders, .granule_bytes = kGranuleBytes,
+  regions.push_back({.base = objects_->data(),
+                     .length = objects_->length(),
+                     .kind = RegionKind::kPublished,
+                     .region = kShmObjects,
+                     .headers_region = kShmHeaders,
+                     .granule_bytes = kGranuleBytes,
                      .fd = objects_->fd()});
-  regions.push_back({.base = headers_->data(), .length = headers_->length(),
-                     .kind = RegionKind::kHeaders, .region = kShmHeaders, .headers_region = {},
-                     .granule_bytes = 0, .fd = headers_->fd()});
+  regions.push_back({.base = headers_->data(),
+                     .length = headers_->length(),
+                     .kind = RegionKind::kHeaders,
+                     .region = kShmHeaders,
+                     .headers_region = {},
+                     .granule_bytes = 0,
+                     .fd = headers_->fd()});
   if (shape.records_count > 0) {
     const uint64_t buckets = shape.records_count * 10 / 6 / 4 + 1;  // load 0.6
-    table_ = must(ShmSegment::create(Bytes(buckets * sizeof(Bucket)), HugePageMode::kOff, kHeadroom));
+    table_ =
+        must(ShmSegment::create(Bytes(buckets * sizeof(Bucket)), HugePageMode::kOff, kHeadroom));
     BucketTable table = must(BucketTable::open(table_->data(), table_->length()));
     for (uint64_t i = 0; i < shape.records_count; ++i) {
       Location record = location(static_cast<uint32_t>(i % objects_count_));
@@ -116,9 +114,13 @@ ShmSetup::ShmSetup(const Shape& shape)
       seal(record);
       table.insert(record);
     }
-    regions.push_back({.base = table_->data(), .length = table_->length(),
-                       .kind = RegionKind::kDirectory, .region = kShmTable, .headers_region = {},
-                       .granule_bytes = 0, .fd = table_->fd()});
+    regions.push_back({.base = table_->data(),
+                       .length = table_->length(),
+                       .kind = RegionKind::kDirectory,
+                       .region = kShmTable,
+                       .headers_region = {},
+                       .granule_bytes = 0,
+                       .fd = table_->fd()});
   }
   ShmOptions options;
   options.runtime_dir = directory_;
@@ -139,6 +141,19 @@ ShmSetup::ShmSetup(const Shape& shape)
   engine_options.client_count = 1;
   engine_ = must(Engine::open(engine_options, std::move(rails), peers_, clock_));
   client_ = must(engine_->lease(clock_.now()));
+}
+
+void ShmSetup::publish_objects() {
+  auto* headers = reinterpret_cast<SlotHeader*>(headers_->data());
+  for (uint32_t i = 0; i < objects_count_; ++i) {
+    const Location at = location(i);
+    SlotHeader& header = headers[at.slot.value()];
+    header.key = at.key;
+    header.generation = at.generation;
+    header.state = SlotState::kPublished;
+    header.length_bytes = at.length_bytes;
+    header.offset_bytes = at.offset_bytes;
+  }
 }
 
 ShmSetup::~ShmSetup() {
@@ -173,7 +188,8 @@ void ShmSetup::run(std::span<const Op> ops) {
   const Ticket ticket = must(client_->submit(ops, clock_.now() + std::chrono::seconds(30)));
   const BatchResult result = must(client_->wait(ticket, clock_.now() + std::chrono::seconds(30)));
   if (result.ok_count != ops.size()) {
-    std::fprintf(stderr, "benchmark: %u of %zu operations ended well\n", result.ok_count, ops.size());
+    std::fprintf(stderr, "benchmark: %u of %zu operations ended well\n", result.ok_count,
+                 ops.size());
     std::exit(1);
   }
   client_->release(ticket);

@@ -12,7 +12,8 @@
 
 namespace peercache::perf {
 
-/// An owner with published objects and a directory table in sealed shared memory, and a reader that has connected to it
+/// An owner with published objects and a directory table in sealed shared memory, and a reader that
+/// has connected to it
 /// and mapped both: as between processes, but in one, so that a benchmark needs no second program.
 ///
 /// THREAD:     the benchmark's main thread.
@@ -20,8 +21,8 @@ class ShmSetup {
  public:
   struct Shape {
     uint64_t region_bytes;
-    uint32_t object_bytes;      ///< a multiple of 4 KiB
-    uint64_t records_count = 0; ///< entries of the directory table; 0: no table
+    uint32_t object_bytes;       ///< a multiple of 4 KiB
+    uint64_t records_count = 0;  ///< entries of the directory table; 0: no table
   };
   explicit ShmSetup(const Shape& shape);
   ~ShmSetup();
@@ -41,6 +42,7 @@ class ShmSetup {
  private:
   class Owner;
   class Reader;
+  void publish_objects();
 
   uint32_t object_bytes_;
   uint32_t objects_count_;

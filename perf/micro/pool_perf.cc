@@ -1,4 +1,5 @@
-// The published pool: a client thread that fills slots as fast as it gets them, and the agent that evicts ahead of it.
+// The published pool: a client thread that fills slots as fast as it gets them, and the agent that
+// evicts ahead of it.
 
 #include <atomic>
 #include <memory>
@@ -40,14 +41,16 @@ struct Setup {
     size_class = pool->ensure_class(kGranuleBytes).value();
   }
 
-  /// Publishes one object without writing its bytes: what is measured is the pool. False: no free slot yet.
+  /// Publishes one object without writing its bytes: what is measured is the pool. False: no free
+  /// slot yet.
   bool publish(uint64_t number, const Key128& parent) {
     const Result<SlotGrant> grant = client->take(size_class);
     if (!grant) return false;
     const Generation generation = begin_life(client->header(*grant));
     const Key128 key{number + 1, number * 0x9e3779b97f4a7c15ULL};
     const PublishedObject object{key, kGranuleBytes, 0, PayloadHash(0), Sequence(number + 1)};
-    while (!client->publish(*grant, generation, object, {key, parent, 0})) pool->poll_once(clock.now());
+    while (!client->publish(*grant, generation, object, {key, parent, 0}))
+      pool->poll_once(clock.now());
     return true;
   }
 
@@ -120,8 +123,10 @@ void supply_case(const PerfOptions& options) {
         }
         const Generation generation = begin_life(setup.client->header(*grant));
         const Key128 key{number + 1, number * 0x9e3779b97f4a7c15ULL};
-        const PublishedObject object{key, Setup::kGranuleBytes, 0, PayloadHash(0), Sequence(number + 1)};
-        while (!setup.client->publish(*grant, generation, object, {key, {}, 0})) std::this_thread::yield();
+        const PublishedObject object{key, Setup::kGranuleBytes, 0, PayloadHash(0),
+                                     Sequence(number + 1)};
+        while (!setup.client->publish(*grant, generation, object, {key, {}, 0}))
+          std::this_thread::yield();
         ++number;
         ++i;
       }
@@ -137,8 +142,8 @@ void supply_case(const PerfOptions& options) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const PerfOptions options =
-      parse_perf_options(argc, argv, "pool_perf: publishing into a full pool, and the supply of free slots");
+  const PerfOptions options = parse_perf_options(
+      argc, argv, "pool_perf: publishing into a full pool, and the supply of free slots");
   stepped_case(options);
   supply_case(options);
   return 0;

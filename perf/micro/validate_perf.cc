@@ -1,8 +1,8 @@
-// What validation adds to a batch of 128: the same READs over shared memory with and without the header READ.
-
-#include <sys/mman.h>
+// What validation adds to a batch of 128: the same READs over shared memory with and without the
+// header READ.
 
 #include <string>
+#include <sys/mman.h>
 #include <vector>
 
 #include "dataplane/base/clock.h"
@@ -16,7 +16,11 @@ using namespace peercache::perf;  // NOLINT
 
 constexpr size_t kBatch = 128;
 
-double batch_us(const PerfOptions& options, ShmSetup& setup, std::vector<Op>& ops, Validation validation, size_t& next) {
+double batch_us(const PerfOptions& options,
+                ShmSetup& setup,
+                std::vector<Op>& ops,
+                Validation validation,
+                size_t& next) {
   double batches = 0;
   const Nanos began_at = monotonic_now();
   Nanos now = began_at;
@@ -47,7 +51,8 @@ void run_case(const PerfOptions& options, uint32_t object_bytes) {
   pieces.reserve(setup.objects_count());
   for (uint32_t i = 0; i < setup.objects_count(); ++i) {
     const uint32_t object = static_cast<uint32_t>(uint64_t{i} * 7919 % setup.objects_count());
-    pieces.push_back({to.data() + uint64_t{i} * object_bytes % to.size(), object_bytes, LocalKey(0)});
+    pieces.push_back(
+        {to.data() + uint64_t{i} * object_bytes % to.size(), object_bytes, LocalKey(0)});
     Op op;
     op.peer = setup.peer();
     op.target = setup.location(object);
@@ -64,8 +69,8 @@ void run_case(const PerfOptions& options, uint32_t object_bytes) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const PerfOptions options =
-      parse_perf_options(argc, argv, "validate_perf: extra time of the header READ per batch of 128");
+  const PerfOptions options = parse_perf_options(
+      argc, argv, "validate_perf: extra time of the header READ per batch of 128");
   for (const uint32_t object_bytes : {4096U, 128U << 10, 2U << 20}) run_case(options, object_bytes);
   return 0;
 }

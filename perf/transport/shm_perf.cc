@@ -1,6 +1,5 @@
-// Validated READs and LOOKUPs over shared memory, beside a copy of the same pieces in the same order by one thread.
-
-#include <sys/mman.h>
+// Validated READs and LOOKUPs over shared memory, beside a copy of the same pieces in the same
+// order by one thread.
 
 #include <algorithm>
 #include <cstdio>
@@ -8,6 +7,7 @@
 #include <numeric>
 #include <random>
 #include <string>
+#include <sys/mman.h>
 #include <vector>
 
 #include "dataplane/base/clock.h"
@@ -23,7 +23,8 @@ using namespace peercache::perf;  // NOLINT
 constexpr size_t kBatch = 128;
 constexpr size_t kPieces = 2;  // K and V
 
-/// Objects in random order into destination pages in random order, without repeats: nothing is in a cache.
+/// Objects in random order into destination pages in random order, without repeats: nothing is in a
+/// cache.
 struct Plan {
   std::vector<Op> ops;
   std::vector<LocalPiece> pieces;
@@ -56,7 +57,8 @@ Plan make_plan(const ShmSetup& setup, std::byte* to, uint64_t to_bytes, uint32_t
 }
 
 std::byte* take_memory(uint64_t bytes) {
-  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
   if (memory == MAP_FAILED) {
     std::fprintf(stderr, "shm_perf: no memory for %lu bytes\n", bytes);
     std::exit(1);
@@ -67,13 +69,15 @@ std::byte* take_memory(uint64_t bytes) {
 void read_case(const PerfOptions& options, uint32_t object_bytes, double budget) {
   PerfRow row;
   row.bench = "shm";
-  row.case_name = "READ " + std::to_string(object_bytes >> 10) + " KiB x 128, validated, one thread";
+  row.case_name =
+      "READ " + std::to_string(object_bytes >> 10) + " KiB x 128, validated, one thread";
   if (!options.wants(row.case_name)) return;
   row.unit = "GB/s";
   row.budget_ratio = budget;
   const bool small = object_bytes <= 4096;
   row.ceiling_name = small ? "memcpy" : "faster of memcpy and streaming copy";
-  ShmSetup setup({.region_bytes = options.smoke ? 160ULL * object_bytes : 1ULL << 30, .object_bytes = object_bytes});
+  ShmSetup setup({.region_bytes = options.smoke ? 160ULL * object_bytes : 1ULL << 30,
+                  .object_bytes = object_bytes});
   const uint64_t to_bytes = options.smoke ? 32ULL << 20 : 512ULL << 20;
   std::byte* to = take_memory(to_bytes);
   Plan plan = make_plan(setup, to, to_bytes, object_bytes);
@@ -104,8 +108,10 @@ void lookup_case(const PerfOptions& options) {
   row.unit = "us";
   row.higher_is_better = false;
   row.budget_value = 1000;
-  const uint64_t records_count = options.smoke ? 20000 : 1000000;  // 107 MB of buckets: far beyond the caches
-  ShmSetup setup({.region_bytes = 64ULL << 20, .object_bytes = 65536, .records_count = records_count});
+  // 107 MB of buckets: far beyond the caches
+  const uint64_t records_count = options.smoke ? 20000 : 1000000;
+  ShmSetup setup(
+      {.region_bytes = 64ULL << 20, .object_bytes = 65536, .records_count = records_count});
   std::vector<Key128> keys(2000);
   std::vector<LookupResult> results(keys.size());
   std::mt19937_64 random(3);
@@ -123,9 +129,12 @@ void lookup_case(const PerfOptions& options) {
       op.lookup = &batch;
       const Nanos began_at = monotonic_now();
       setup.run({&op, 1});
-      times_us.push_back(std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
+      times_us.push_back(
+          std::chrono::duration<double, std::micro>(monotonic_now() - began_at).count());
     } while (monotonic_now() < until);
-    std::nth_element(times_us.begin(), times_us.begin() + static_cast<ptrdiff_t>(times_us.size() / 2), times_us.end());
+    std::nth_element(times_us.begin(),
+                     times_us.begin() + static_cast<ptrdiff_t>(times_us.size() / 2),
+                     times_us.end());
     return times_us[times_us.size() / 2];
   });
   report(options, row);
@@ -135,7 +144,8 @@ void lookup_case(const PerfOptions& options) {
 
 int main(int argc, char** argv) {
   const PerfOptions options = parse_perf_options(
-      argc, argv, "shm_perf: validated READs and LOOKUPs over shared memory against a copy of the same pieces");
+      argc, argv,
+      "shm_perf: validated READs and LOOKUPs over shared memory against a copy of the same pieces");
   read_case(options, 4096, 0.74);
   read_case(options, 128 << 10, 0.9);
   read_case(options, 2 << 20, 0.9);

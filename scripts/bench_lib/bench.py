@@ -171,9 +171,9 @@ def publish(rows, facts, command):
             unit = row["unit"]
             ceiling = "" if row["ceiling"] is None else f"{human(row['ceiling'], unit)} ({row['ceiling_name']})"
             ratio = "" if row["ratio"] is None else f"{row['ratio']:.3f}"
-            lines.append(f"| {row['case']} | {row['state']} | {human(row['value'], unit)} | {human(row['mad'], unit)} | "
-                         f"{human(row['min'], unit)}–{human(row['max'], unit)} | {unit} | {ceiling} | {ratio} | "
-                         f"{row['verdict']} |")
+            median, mad, least, most = (human(row[key], unit) for key in ("value", "mad", "min", "max"))
+            lines.append(f"| {row['case']} | {row['state']} | {median} | {mad} | {least}–{most} | {unit} | {ceiling} | "
+                         f"{ratio} | {row['verdict']} |")
         (PERF_DOCS / f"{bench}.md").write_text("\n".join(lines) + "\n")
         print(f"wrote docs/perf/{bench}.md and docs/perf/data/{data.name}", file=sys.stderr)
 

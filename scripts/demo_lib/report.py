@@ -187,10 +187,12 @@ def _shares_text(shares):
 
 
 def _accident_text(accident):
-    done = "killed" if accident.kind == "kill" else f"stopped for {accident.freeze_s:g} s"
+    killed = accident.kind == "kill"
+    done = "killed" if killed else f"stopped for {accident.freeze_s:g} s"
+    own = "" if killed else "\nits own calls under way then are not held against their deadlines"
     return (
         f"node {accident.victim.node} {done} with {accident.pages:,} pages, "
-        f"reads from it under way: {accident.reads_running}"
+        f"reads from it under way: {accident.reads_running}{own}"
     )
 
 

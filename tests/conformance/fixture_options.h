@@ -1,8 +1,8 @@
 #pragma once
 
 #include <algorithm>
-#include <list>
 #include <cstdint>
+#include <list>
 #include <vector>
 
 #include "dataplane/engine/client.h"
@@ -10,28 +10,29 @@
 
 namespace peercache::test {
 
-/// What a conformance case needs. A fixture for transport X offers, beside a constructor from these options:
+/// What a conformance case needs. A fixture for transport X offers, beside a constructor from these
+/// options:
 ///
 ///   kName, kBlocks (kind of operation that hangs while a peer is frozen), kRailsMax
 ///   Client& client(i), PeerIndex peer(i), const OwnerView& owner(i), const PagePattern& pattern()
 ///   Nanos now()                       the clients' clock
-///   bool run_until(done)              drives everything until done() or ten seconds; false if not done
-///   void turn()                       as little progress as possible
-///   void freeze(peer), thaw(peer)     its transport stops answering, its memory stays
-///   void kill(peer)                   it is gone, for good
-///   PeerDirectory& peers()
-///   void check_invariants()
+///   bool run_until(done)              drives everything until done() or ten seconds; false if not
+///   done void turn()                       as little progress as possible void freeze(peer),
+///   thaw(peer)     its transport stops answering, its memory stays void kill(peer)
+///   it is gone, for good PeerDirectory& peers() void check_invariants()
 ///
 /// THREAD:     any; a value.
 struct FixtureOptions {
   uint32_t peers_count = 1;
   uint32_t rails_count = 1;
   uint32_t clients_count = 1;
-  uint32_t slots_count = 1024;         ///< per peer, of kGranuleBytes
+  uint32_t slots_count = 1024;  ///< per peer, of kGranuleBytes
   uint32_t operation_timeout_ms = 500;
-  uint32_t slow_rail_percent = 100;    ///< of rail 0, where the transport can: 400 takes four times as long
-  bool own_processes = false;          ///< peers are processes of their own, where the transport has such
-  /// Objects that exist from the start at every peer: slot i * stride holds an object of `bytes` under key_of(slot).
+  uint32_t slow_rail_percent =
+      100;                     ///< of rail 0, where the transport can: 400 takes four times as long
+  bool own_processes = false;  ///< peers are processes of their own, where the transport has such
+  /// Objects that exist from the start at every peer: slot i * stride holds an object of `bytes`
+  /// under key_of(slot).
   uint32_t initial_count = 0;
   uint32_t initial_stride = 1;
   uint32_t initial_bytes = 4096;
@@ -45,7 +46,8 @@ class OpBuilder {
  public:
   explicit OpBuilder(size_t bytes) : memory_(bytes) {}
 
-  /// Splits the next `bytes` of local memory into `piece_count` pieces of unequal length with gaps between them.
+  /// Splits the next `bytes` of local memory into `piece_count` pieces of unequal length with gaps
+  /// between them.
   std::span<const LocalPiece> pieces(uint32_t bytes, uint32_t piece_count) {
     PC_ASSERT(piece_count != 0 && piece_count <= bytes, piece_count, bytes);
     std::vector<LocalPiece>& out = piece_lists_.emplace_back();
@@ -75,7 +77,12 @@ class OpBuilder {
   }
 
   /// A READ or WRITE of plain memory.
-  Op plain(OpKind kind, PeerIndex peer, RegionIndex region, uint64_t offset, uint32_t bytes, uint32_t piece_count = 1) {
+  Op plain(OpKind kind,
+           PeerIndex peer,
+           RegionIndex region,
+           uint64_t offset,
+           uint32_t bytes,
+           uint32_t piece_count = 1) {
     Op op;
     op.kind = kind;
     op.validation = Validation::kNone;
@@ -98,7 +105,8 @@ class OpBuilder {
   static void scatter(const Op& op, const std::vector<std::byte>& from) {
     size_t at = 0;
     for (const LocalPiece& piece : op.pieces) {
-      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), piece.length_bytes, piece.address);
+      std::copy_n(from.begin() + static_cast<std::ptrdiff_t>(at), piece.length_bytes,
+                  piece.address);
       at += piece.length_bytes;
     }
   }

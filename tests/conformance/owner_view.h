@@ -34,7 +34,9 @@ struct OwnerView {
   const PagePattern* pattern = nullptr;
 
   [[nodiscard]] NodeId node() const { return NodeId(owner + 1); }
-  [[nodiscard]] Key128 key_of(uint32_t slot) const { return numbered_key(uint64_t{owner} << 32 | slot); }
+  [[nodiscard]] Key128 key_of(uint32_t slot) const {
+    return numbered_key(uint64_t{owner} << 32 | slot);
+  }
 
   /// The region table that peers see.
   [[nodiscard]] static std::vector<RegionDescriptor> regions(uint32_t slots_count) {
@@ -55,7 +57,8 @@ struct OwnerView {
     return out;
   }
 
-  /// A whole life: new generation, bytes, header. Returns where it is. REQUIRES: it fits behind the slot.
+  /// A whole life: new generation, bytes, header. Returns where it is. REQUIRES: it fits behind the
+  /// slot.
   Location publish(uint32_t slot, const Key128& key, uint32_t length_bytes) const {
     SlotHeader& header = headers[slot];
     end(slot);
@@ -66,11 +69,12 @@ struct OwnerView {
     const uint64_t last = pattern->word(key, whole / sizeof(uint64_t));
     std::memcpy(to + whole, &last, length_bytes - whole);
     header.offset_bytes = uint64_t{slot} * kGranuleBytes;
-    publish_life(header, PublishedObject{.key = key,
-                                         .length_bytes = length_bytes,
-                                         .layout_digest_id = 1,
-                                         .payload_hash = PayloadHash(hash_bytes64(to, length_bytes)),
-                                         .sequence = Sequence(generation.value())});
+    publish_life(header,
+                 PublishedObject{.key = key,
+                                 .length_bytes = length_bytes,
+                                 .layout_digest_id = 1,
+                                 .payload_hash = PayloadHash(hash_bytes64(to, length_bytes)),
+                                 .sequence = Sequence(generation.value())});
     Location location{};
     location.key = key;
     location.node = node();

@@ -8,7 +8,10 @@ namespace {
 
 // Submits, drives until done, and checks that every operation ended as `expected`.
 template <class Fixture>
-void expect_all(Fixture& fixture, const std::vector<Op>& ops, OpStatus expected, uint32_t client_index = 0) {
+void expect_all(Fixture& fixture,
+                const std::vector<Op>& ops,
+                OpStatus expected,
+                uint32_t client_index = 0) {
   Client& client = fixture.client(client_index);
   const Ticket ticket = client.submit(ops, fixture.now() + Nanos(10'000'000'000)).value();
   REQUIRE(fixture.run_until([&] { return client.result(ticket)->done; }));
@@ -28,12 +31,14 @@ bool holds(const PagePattern& pattern, const Op& op) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("conformance: a READ of any size arrives whole", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: a READ of any size arrives whole",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.slots_count = 2 * (16 << 20) / kGranuleBytes;
   TestType fixture(options);
-  for (const uint32_t bytes : {1U, 7U, 63U, 64U, 777U, 4095U, 4096U, 4097U, 65'536U, 131'072U, 1'000'003U,
-                               2U << 20, (16U << 20) - 1, 16U << 20}) {
+  for (const uint32_t bytes : {1U, 7U, 63U, 64U, 777U, 4095U, 4096U, 4097U, 65'536U, 131'072U,
+                               1'000'003U, 2U << 20, (16U << 20) - 1, 16U << 20}) {
     CAPTURE(bytes);
     const Location at = fixture.owner().publish(3, bytes);
     OpBuilder build(size_t{bytes} + 256);
@@ -47,7 +52,9 @@ TEMPLATE_TEST_CASE("conformance: a READ of any size arrives whole", "[conformanc
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: a READ scatters into 1 to 160 pieces", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: a READ scatters into 1 to 160 pieces",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   for (const uint32_t pieces : {1U, 2U, 3U, 29U, 30U, 31U, 61U, 64U, 128U, 160U}) {
     for (const uint32_t bytes : {160U, 4096U, 131'072U, 1'048'575U}) {
@@ -60,14 +67,16 @@ TEMPLATE_TEST_CASE("conformance: a READ scatters into 1 to 160 pieces", "[confor
       CHECK(holds(fixture.pattern(), op));
       for (const LocalPiece& piece : op.pieces) {
         if (pieces > 1) {
-          REQUIRE(piece.address[piece.length_bytes] == std::byte{0xee});  // the gap behind each piece
+          REQUIRE(piece.address[piece.length_bytes] ==
+                  std::byte{0xee});  // the gap behind each piece
         }
       }
     }
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: batches of 1 to 4096 READs end each with its own bytes", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: batches of 1 to 4096 READs end each with its own bytes",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.slots_count = 4096;
@@ -93,7 +102,9 @@ TEMPLATE_TEST_CASE("conformance: batches of 1 to 4096 READs end each with its ow
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: two full batches are under way at once", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: two full batches are under way at once",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   Client& client = fixture.client();
   const Location at = fixture.owner().publish(0, 512);
@@ -106,7 +117,8 @@ TEMPLATE_TEST_CASE("conformance: two full batches are under way at once", "[conf
     }
     tickets[b] = client.submit(ops[b], fixture.now() + Nanos(10'000'000'000)).value();
   }
-  CHECK(client.submit({ops[0].data(), 1}, fixture.now() + Nanos(1'000'000'000)).error().code == Errc::kRingFull);
+  CHECK(client.submit({ops[0].data(), 1}, fixture.now() + Nanos(1'000'000'000)).error().code ==
+        Errc::kRingFull);
   REQUIRE(fixture.run_until([&] { return !client.busy(); }));
   for (size_t b = 0; b < 2; ++b) {
     CHECK(client.result(tickets[b])->ok_count == limits::kBatchOpsMax);
@@ -120,7 +132,9 @@ TEMPLATE_TEST_CASE("conformance: two full batches are under way at once", "[conf
   fixture.check_invariants();
 }
 
-TEMPLATE_TEST_CASE("conformance: plain READs reach every kind of region", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: plain READs reach every kind of region",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
   const Location at = owner.publish(5, 4096);
@@ -129,8 +143,10 @@ TEMPLATE_TEST_CASE("conformance: plain READs reach every kind of region", "[conf
   OpBuilder build(1 << 20);
   const std::vector<Op> ops{
       build.plain(OpKind::kRead, fixture.peer(), kPublishedRegion, 5 * kGranuleBytes + 8, 1000, 3),
-      build.plain(OpKind::kRead, fixture.peer(), kHeadersRegion, 5 * sizeof(SlotHeader), sizeof(SlotHeader)),
-      build.plain(OpKind::kRead, fixture.peer(), kDirectoryRegion, pair.first_index * sizeof(Bucket), sizeof(Bucket)),
+      build.plain(OpKind::kRead, fixture.peer(), kHeadersRegion, 5 * sizeof(SlotHeader),
+                  sizeof(SlotHeader)),
+      build.plain(OpKind::kRead, fixture.peer(), kDirectoryRegion,
+                  pair.first_index * sizeof(Bucket), sizeof(Bucket)),
       build.plain(OpKind::kRead, fixture.peer(), kWritableRegion, kWritableBytes - 100, 100)};
   expect_all(fixture, ops, OpStatus::kOk);
   const auto same = [](const Op& op, const void* memory) {
@@ -143,7 +159,9 @@ TEMPLATE_TEST_CASE("conformance: plain READs reach every kind of region", "[conf
   CHECK(same(ops[3], owner.writable + kWritableBytes - 100));
 }
 
-TEMPLATE_TEST_CASE("conformance: several clients read from several peers", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: several clients read from several peers",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.peers_count = 4;
   options.clients_count = 3;
@@ -177,7 +195,8 @@ TEMPLATE_TEST_CASE("conformance: several clients read from several peers", "[con
   fixture.check_invariants();
 }
 
-TEMPLATE_TEST_CASE("conformance: unequal rails share a batch and the slow one gets less", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: unequal rails share a batch and the slow one gets less",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   if (TestType::kRailsMax < 2) {
     return;  // a client has one rail of this transport
@@ -208,7 +227,8 @@ TEMPLATE_TEST_CASE("conformance: unequal rails share a batch and the slow one ge
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: verify full accepts what the owner hashed and nothing else", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: verify full accepts what the owner hashed and nothing else",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.engine.verify = VerifyReads::kFull;

@@ -12,7 +12,8 @@
 
 namespace peercache::test {
 
-/// The engine over shared memory: each client with a rail of its own, peers in this process or in their own.
+/// The engine over shared memory: each client with a rail of its own, peers in this process or in
+/// their own.
 ///
 /// THREAD:     the test's; it plays client and conductor in turn.
 class ShmFixture : private ShmListener {
@@ -27,13 +28,16 @@ class ShmFixture : private ShmListener {
       start_peer(p, options);
     }
     own_memory_ = std::make_unique<ShmNodeMemory>(OwnerView::regions(1));
-    own_ = ShmEndpoint::open(shm_options(), shm_hello(NodeId(999)), own_memory_->specs(), *this).value();
+    own_ = ShmEndpoint::open(shm_options(), shm_hello(NodeId(999)), own_memory_->specs(), *this)
+               .value();
     for (uint32_t c = 0; c < options.clients_count; ++c) {
       RailOptions rail_options;
       rail_options.rail = RailIndex(static_cast<uint16_t>(c));
       rail_options.client_driven = true;
       rail_options.operation_timeout_ms = options.operation_timeout_ms;
-      rails_.push_back(Rail<ShmTransport>::open(rail_options, ShmTransport::open(*own_, nullptr).value()).value());
+      rails_.push_back(
+          Rail<ShmTransport>::open(rail_options, ShmTransport::open(*own_, nullptr).value())
+              .value());
     }
     for (uint32_t p = 0; p < options.peers_count; ++p) {
       own_->connect(remotes_[p]->socket, p, now()).value();
@@ -41,8 +45,9 @@ class ShmFixture : private ShmListener {
     }
     for (uint32_t c = 0; c < options.clients_count; ++c) {
       RailHandle* handle = rails_[c].get();
-      clients_.push_back(
-          Client::open(ClientIndex(static_cast<uint16_t>(c)), options.engine, {&handle, 1}, *peers_, Clock{}).value());
+      clients_.push_back(Client::open(ClientIndex(static_cast<uint16_t>(c)), options.engine,
+                                      {&handle, 1}, *peers_, Clock{})
+                             .value());
     }
   }
   ~ShmFixture() {
@@ -162,13 +167,16 @@ class ShmFixture : private ShmListener {
       const Location at = owner.publish(i * options.initial_stride, options.initial_bytes);
       PC_ASSERT(owner.insert(at));
     }
-    remote.endpoint =
-        ShmEndpoint::open(shm_options(), shm_hello(owner.node()), remote.memory->specs(), remote.listener).value();
+    remote.endpoint = ShmEndpoint::open(shm_options(), shm_hello(owner.node()),
+                                        remote.memory->specs(), remote.listener)
+                          .value();
     remote.socket = remote.endpoint->socket_name();
   }
 
   // ShmListener: this node's side.
-  Result<PeerIndex> on_peer_up(uint64_t cookie_id, const Hello& hello, const ShmPeerMapping&) override {
+  Result<PeerIndex> on_peer_up(uint64_t cookie_id,
+                               const Hello& hello,
+                               const ShmPeerMapping&) override {
     PeerInfo info;
     info.node = hello.node;
     info.incarnation = hello.incarnation;
@@ -178,12 +186,15 @@ class ShmFixture : private ShmListener {
     PC_TRY_ASSIGN(const PeerIndex index, peers_->add(info));
     PC_ASSERT(index.value() == cookie_id, index, cookie_id);
     for (const auto& rail : rails_) {
-      PC_TRY(rail->proxy().connect_peer(index, ProbeTarget{.region = kHeadersRegion, .exists = true}));
+      PC_TRY(
+          rail->proxy().connect_peer(index, ProbeTarget{.region = kHeadersRegion, .exists = true}));
     }
     peers_->set_state(index, PeerState::kUp);
     return index;
   }
-  void on_peer_refused(uint64_t cookie_id, const Error&, const std::string&) override { PC_ASSERT(false, cookie_id); }
+  void on_peer_refused(uint64_t cookie_id, const Error&, const std::string&) override {
+    PC_ASSERT(false, cookie_id);
+  }
   void on_peer_down(PeerIndex peer) override {
     peers_->set_state(peer, PeerState::kGone);
     for (const auto& rail : rails_) {

@@ -26,7 +26,9 @@ Errc refusal_of(Fixture& fixture, const Op& op) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("conformance: a location of another life is stale", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: a location of another life is stale",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
   OpBuilder build(1 << 20);
@@ -41,7 +43,9 @@ TEMPLATE_TEST_CASE("conformance: a location of another life is stale", "[conform
   CHECK(status_of(fixture, build.read(fixture.peer(), third)) == OpStatus::kOk);
 }
 
-TEMPLATE_TEST_CASE("conformance: each field of the header has its say", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: each field of the header has its say",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
   OpBuilder build(1 << 20);
@@ -61,13 +65,16 @@ TEMPLATE_TEST_CASE("conformance: each field of the header has its say", "[confor
   CHECK(status_of(fixture, build.read(fixture.peer(), at)) == OpStatus::kOk);
 }
 
-TEMPLATE_TEST_CASE("conformance: the states of a slot decide", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: the states of a slot decide",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
   OpBuilder build(1 << 20);
   const Location at = owner.publish(9, 4096);
   retire_life(owner.headers[9]);
-  CHECK(status_of(fixture, build.read(fixture.peer(), at)) == OpStatus::kOk);  // the bytes are still there
+  CHECK(status_of(fixture, build.read(fixture.peer(), at)) ==
+        OpStatus::kOk);  // the bytes are still there
   free_life(owner.headers[9]);
   CHECK(status_of(fixture, build.read(fixture.peer(), at)) == OpStatus::kStale);
   const Location again = owner.publish(9, 4096);
@@ -80,7 +87,8 @@ TEMPLATE_TEST_CASE("conformance: the states of a slot decide", "[conformance]", 
   CHECK(status_of(fixture, build.read(fixture.peer(), last)) == OpStatus::kStale);
 }
 
-TEMPLATE_TEST_CASE("conformance: the last byte of a region can be read, the next cannot", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: the last byte of a region can be read, the next cannot",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.slots_count = 64;
@@ -118,7 +126,8 @@ TEMPLATE_TEST_CASE("conformance: the last byte of a region can be read, the next
         Errc::kOutOfBounds);
 }
 
-TEMPLATE_TEST_CASE("conformance: one bad operation refuses its batch and posts nothing", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: one bad operation refuses its batch and posts nothing",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const Location at = fixture.owner().publish(1, 4096);

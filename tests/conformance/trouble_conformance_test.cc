@@ -27,8 +27,9 @@ std::vector<Op> blocking_ops(Fixture& fixture, OpBuilder& build, uint32_t p, uin
 }
 
 bool is_miss(OpStatus status) {
-  return status == OpStatus::kPeerLost || status == OpStatus::kPeerSuspect || status == OpStatus::kDeadline ||
-         status == OpStatus::kNoRail || status == OpStatus::kTransportError || status == OpStatus::kStale;
+  return status == OpStatus::kPeerLost || status == OpStatus::kPeerSuspect ||
+         status == OpStatus::kDeadline || status == OpStatus::kNoRail ||
+         status == OpStatus::kTransportError || status == OpStatus::kStale;
 }
 
 // Every operation is a hit with the right bytes, or a miss. Returns the hits.
@@ -79,17 +80,22 @@ Location initial_location(Fixture& fixture, const FixtureOptions& options, uint3
 }
 
 template <class Fixture>
-std::vector<Op> initial_reads(Fixture& fixture, const FixtureOptions& options, OpBuilder& build, uint32_t count) {
+std::vector<Op> initial_reads(Fixture& fixture,
+                              const FixtureOptions& options,
+                              OpBuilder& build,
+                              uint32_t count) {
   std::vector<Op> ops;
   for (uint32_t i = 0; i < count; ++i) {
-    ops.push_back(build.read(fixture.peer(), initial_location(fixture, options, i % options.initial_count), 2));
+    ops.push_back(build.read(fixture.peer(),
+                             initial_location(fixture, options, i % options.initial_count), 2));
   }
   return ops;
 }
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("conformance: a frozen peer costs the deadline, and nothing arrives after it", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a frozen peer costs the deadline, and nothing arrives after it",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.operation_timeout_ms = 60'000;
@@ -117,7 +123,8 @@ TEMPLATE_TEST_CASE("conformance: a frozen peer costs the deadline, and nothing a
   fixture.check_invariants();
 }
 
-TEMPLATE_TEST_CASE("conformance: one operation times out by itself, long before its batch", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: one operation times out by itself, long before its batch",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.operation_timeout_ms = 100;
@@ -141,7 +148,8 @@ TEMPLATE_TEST_CASE("conformance: one operation times out by itself, long before 
   client.release(next);
 }
 
-TEMPLATE_TEST_CASE("conformance: a cancelled batch becomes quiet and its client goes on", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a cancelled batch becomes quiet and its client goes on",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.peers_count = 2;
@@ -149,7 +157,8 @@ TEMPLATE_TEST_CASE("conformance: a cancelled batch becomes quiet and its client 
   Client& client = fixture.client();
   OpBuilder build(16 << 20);
   fixture.freeze(0);
-  const auto ops = blocking_ops(fixture, build, 0, 3000);  // some in flight, some in the lane, some behind it
+  const auto ops =
+      blocking_ops(fixture, build, 0, 3000);  // some in flight, some in the lane, some behind it
   const Ticket ticket = client.submit(ops, fixture.now() + 8 * kSecond).value();
   fixture.turn();
   const Nanos cancelled_at = fixture.now();
@@ -171,7 +180,8 @@ TEMPLATE_TEST_CASE("conformance: a cancelled batch becomes quiet and its client 
   fixture.check_invariants();
 }
 
-TEMPLATE_TEST_CASE("conformance: other batches survive the fencing of a cancelled one", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: other batches survive the fencing of a cancelled one",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.clients_count = 2;
@@ -188,7 +198,8 @@ TEMPLATE_TEST_CASE("conformance: other batches survive the fencing of a cancelle
   const Ticket kept = fixture.client(1).submit(others, fixture.now() + 8 * kSecond).value();
   fixture.turn();
   fixture.client(0).cancel(cancelled);
-  REQUIRE(fixture.run_until([&] { return !fixture.client(0).busy() && !fixture.client(1).busy(); }));
+  REQUIRE(
+      fixture.run_until([&] { return !fixture.client(0).busy() && !fixture.client(1).busy(); }));
   CHECK(fixture.client(1).result(kept)->ok_count == others.size());
   fixture.client(0).release(cancelled);
   fixture.client(1).release(kept);
@@ -199,7 +210,8 @@ TEMPLATE_TEST_CASE("conformance: other batches survive the fencing of a cancelle
   fixture.check_invariants();
 }
 
-TEMPLATE_TEST_CASE("conformance: a peer that died before the submit is a miss", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a peer that died before the submit is a miss",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   const FixtureOptions options = mortal_options(4096);
   TestType fixture(options);
@@ -226,7 +238,8 @@ TEMPLATE_TEST_CASE("conformance: a peer that died before the submit is a miss", 
   }));
 }
 
-TEMPLATE_TEST_CASE("conformance: a peer that dies while reads are queued and posted is hit or miss", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a peer that dies while reads are queued and posted is hit or miss",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   const FixtureOptions options = mortal_options(65'536);
   for (const uint32_t turns : {0U, 1U, 3U, 10U, 40U, 100U}) {
@@ -248,7 +261,8 @@ TEMPLATE_TEST_CASE("conformance: a peer that dies while reads are queued and pos
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: a peer that dies between data and header is no wrong hit", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a peer that dies between data and header is no wrong hit",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   const FixtureOptions options = mortal_options(1 << 20);
   TestType fixture(options);
@@ -273,7 +287,8 @@ TEMPLATE_TEST_CASE("conformance: a peer that dies between data and header is no 
   client.release(ticket);
 }
 
-TEMPLATE_TEST_CASE("conformance: what was read before a peer's death stays read", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: what was read before a peer's death stays read",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   const FixtureOptions options = mortal_options(8192);
   TestType fixture(options);
@@ -289,7 +304,9 @@ TEMPLATE_TEST_CASE("conformance: what was read before a peer's death stays read"
   client.release(ticket);
 }
 
-TEMPLATE_TEST_CASE("conformance: a dead peer does not hold up the others", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: a dead peer does not hold up the others",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   FixtureOptions options = mortal_options(4096);
   options.peers_count = 3;
   TestType fixture(options);
@@ -314,7 +331,9 @@ TEMPLATE_TEST_CASE("conformance: a dead peer does not hold up the others", "[con
   client.release(ticket);
 }
 
-TEMPLATE_TEST_CASE("conformance: a thawed peer is read again", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: a thawed peer is read again",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.operation_timeout_ms = 50;
   TestType fixture(options);

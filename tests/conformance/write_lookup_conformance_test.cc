@@ -28,7 +28,8 @@ std::vector<std::byte> numbered_bytes(size_t count, uint64_t seed) {
 
 }  // namespace
 
-TEMPLATE_TEST_CASE("conformance: a WRITE gathers its pieces and touches nothing else", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a WRITE gathers its pieces and touches nothing else",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   std::byte* const remote = fixture.owner().writable;
@@ -40,7 +41,8 @@ TEMPLATE_TEST_CASE("conformance: a WRITE gathers its pieces and touches nothing 
       CAPTURE(bytes, pieces);
       std::fill_n(remote, kWritableBytes, std::byte{0x11});
       OpBuilder build(size_t{bytes} + 512);
-      const Op op = build.plain(OpKind::kWrite, fixture.peer(), kWritableRegion, 1001, bytes, pieces);
+      const Op op =
+          build.plain(OpKind::kWrite, fixture.peer(), kWritableRegion, 1001, bytes, pieces);
       const std::vector<std::byte> data = numbered_bytes(bytes, bytes + pieces);
       OpBuilder::scatter(op, data);
       CHECK(finish(fixture, {op}).ok_count == 1);
@@ -51,7 +53,8 @@ TEMPLATE_TEST_CASE("conformance: a WRITE gathers its pieces and touches nothing 
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: a batch of WRITEs to different places all arrive", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a batch of WRITEs to different places all arrive",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.peers_count = 2;
@@ -60,19 +63,22 @@ TEMPLATE_TEST_CASE("conformance: a batch of WRITEs to different places all arriv
   std::vector<Op> ops;
   std::vector<std::vector<std::byte>> data;
   for (uint32_t i = 0; i < 600; ++i) {
-    ops.push_back(build.plain(OpKind::kWrite, fixture.peer(i % 2), kWritableRegion, i * 1024, 1000, 1 + i % 2));
+    ops.push_back(build.plain(OpKind::kWrite, fixture.peer(i % 2), kWritableRegion, i * 1024, 1000,
+                              1 + i % 2));
     data.push_back(numbered_bytes(1000, i));
     OpBuilder::scatter(ops.back(), data.back());
   }
   CHECK(finish(fixture, ops).ok_count == 600);
   uint32_t wrong = 0;
   for (uint32_t i = 0; i < 600; ++i) {
-    wrong += std::memcmp(fixture.owner(i % 2).writable + i * 1024, data[i].data(), 1000) != 0 ? 1 : 0;
+    wrong +=
+        std::memcmp(fixture.owner(i % 2).writable + i * 1024, data[i].data(), 1000) != 0 ? 1 : 0;
   }
   CHECK(wrong == 0);
 }
 
-TEMPLATE_TEST_CASE("conformance: a LOOKUP finds what the table holds, key by key", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a LOOKUP finds what the table holds, key by key",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   FixtureOptions options;
   options.slots_count = 4096;
@@ -112,7 +118,8 @@ TEMPLATE_TEST_CASE("conformance: a LOOKUP finds what the table holds, key by key
   }
 }
 
-TEMPLATE_TEST_CASE("conformance: a record whose checksum is wrong is not found", "[conformance]",
+TEMPLATE_TEST_CASE("conformance: a record whose checksum is wrong is not found",
+                   "[conformance]",
                    PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
@@ -132,7 +139,9 @@ TEMPLATE_TEST_CASE("conformance: a record whose checksum is wrong is not found",
   CHECK(result.count == 0);
 }
 
-TEMPLATE_TEST_CASE("conformance: READ, WRITE and LOOKUP mix in one batch", "[conformance]", PC_TRANSPORT_FIXTURES) {
+TEMPLATE_TEST_CASE("conformance: READ, WRITE and LOOKUP mix in one batch",
+                   "[conformance]",
+                   PC_TRANSPORT_FIXTURES) {
   TestType fixture(FixtureOptions{});
   const OwnerView& owner = fixture.owner();
   const Location at = owner.publish(4, 10'000);

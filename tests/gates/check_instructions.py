@@ -41,7 +41,8 @@ def main():
     for batch, value in measured.items():
         good = value <= gates[batch] * TOLERANCE
         failed |= not good
-        print(f"batch {batch}: {value} instructions per operation, gate {gates[batch]} (+10 %): {'ok' if good else 'TOO MANY'}")
+        verdict = "ok" if good else "TOO MANY"
+        print(f"batch {batch}: {value} instructions per operation, gate {gates[batch]} (+10 %): {verdict}")
     return 1 if failed else 0
 
 

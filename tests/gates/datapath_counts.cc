@@ -1,5 +1,7 @@
-// Runs batches through client, lanes and rail over the null device, all stepped in one thread, and fails if the steady state
-// allocates, locks or calls the system. With --run it only runs, for valgrind to count instructions.
+// Runs batches through client, lanes and rail over the null device, all stepped in one thread, and
+// fails if the steady state
+// allocates, locks or calls the system. With --run it only runs, for valgrind to count
+// instructions.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,6 @@
-// An eviction storm on the simulated fabric: one owner and one reader in one thread, step by step from one seed, with
-// reads that are torn into chunks and executed out of order while the owner's puts advance between any two events.
+// An eviction storm on the simulated fabric: one owner and one reader in one thread, step by step
+// from one seed, with reads that are torn into chunks and executed out of order while the owner's
+// puts advance between any two events.
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -15,7 +16,8 @@ namespace peercache::test {
 namespace {
 
 constexpr uint32_t kGranuleBytes = 4096;
-constexpr uint64_t kPoolBytes = 2ULL << 20;  // 512 granules: small enough to stay in a cache, and to turn over fast
+constexpr uint64_t kPoolBytes =
+    2ULL << 20;  // 512 granules: small enough to stay in a cache, and to turn over fast
 constexpr uint32_t kBatchOps = 16;
 constexpr uint32_t kBatches = 4;
 constexpr uint32_t kObjectBytesMax = 12288;
@@ -59,11 +61,13 @@ class SimStorm {
                            .headers = headers_.data(),
                            .header_count = headers_.size(),
                            .region = kSimPublished},
-                pattern_, options.seed_id, NodeId(1)) {
+                pattern_,
+                options.seed_id,
+                NodeId(1)) {
     connect();
-    client_ = Client::open(ClientIndex(0), EngineOptions{}, cluster_.handles(), *peers_,
-                           cluster_.clock())
-                  .value();
+    client_ =
+        Client::open(ClientIndex(0), EngineOptions{}, cluster_.handles(), *peers_, cluster_.clock())
+            .value();
     for (uint32_t i = 0; i < kBatches; ++i) {
       batches_.push_back(std::make_unique<Batch>());
     }
@@ -177,7 +181,8 @@ class SimStorm {
     uint32_t at = 0;
     for (size_t i = 0; i < count; ++i) {
       const uint32_t left = bytes - at;
-      const uint32_t take = i + 1 == count ? left : 1 + static_cast<uint32_t>(random_.below(left / 2));
+      const uint32_t take =
+          i + 1 == count ? left : 1 + static_cast<uint32_t>(random_.below(left / 2));
       pieces[i] = LocalPiece{to + at, take, LocalKey(0)};
       at += take;
     }

@@ -1,10 +1,11 @@
 #include "tests/never_wrong/storm_options.h"
 
-#include <CLI/CLI.hpp>
 #include <cinttypes>
 #include <cstdio>
 #include <map>
 #include <string>
+
+#include <CLI/CLI.hpp>
 
 namespace peercache::test {
 
@@ -15,13 +16,16 @@ StormOptions parse_storm_options(int argc, char** argv, uint64_t default_reads_c
   app.add_option("--reads", options.reads_count, "validated reads")->capture_default_str();
   app.add_option("--seed", options.seed_id, "seed of the run")->capture_default_str();
   app.add_option("--seconds", options.seconds, "stop after this time (0: after --reads)");
-  app.add_option("--readers", options.readers_count, "reading threads (shm)")->capture_default_str();
-  app.add_option("--writers", options.writers_count, "owner processes (shm)")->capture_default_str();
+  app.add_option("--readers", options.readers_count, "reading threads (shm)")
+      ->capture_default_str();
+  app.add_option("--writers", options.writers_count, "owner processes (shm)")
+      ->capture_default_str();
   const std::map<std::string, Mutant> names{{"none", Mutant::kNone},
                                             {"no-validation", Mutant::kNoValidation}};
-  const auto* mutant = app.add_option("--mutant", options.mutant,
-                                      "run only this pass; without it both run and both must show what they should")
-                           ->transform(CLI::CheckedTransformer(names, CLI::ignore_case));
+  const auto* mutant =
+      app.add_option("--mutant", options.mutant,
+                     "run only this pass; without it both run and both must show what they should")
+          ->transform(CLI::CheckedTransformer(names, CLI::ignore_case));
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -41,7 +45,10 @@ void StormCounts::add(const StormCounts& other_counts) {
   other += other_counts.other;
 }
 
-bool judge_storm(const char* name, const StormOptions& options, Mutant mutant, const StormCounts& counts) {
+bool judge_storm(const char* name,
+                 const StormOptions& options,
+                 Mutant mutant,
+                 const StormCounts& counts) {
   const bool validated = mutant == Mutant::kNone;
   const double share = counts.reads == 0 ? 0.0
                                          : 100.0 * static_cast<double>(counts.overlapped) /
@@ -55,7 +62,10 @@ bool judge_storm(const char* name, const StormOptions& options, Mutant mutant, c
   std::fflush(stdout);
   if (!validated) {
     if (counts.wrong == 0) {
-      std::printf("%s: FAILED: without validation no wrong page was returned, so this storm shows nothing\n", name);
+      std::printf(
+          "%s: FAILED: without validation no wrong page was returned, so this storm shows "
+          "nothing\n",
+          name);
     }
     return counts.wrong != 0;
   }
@@ -63,10 +73,12 @@ bool judge_storm(const char* name, const StormOptions& options, Mutant mutant, c
     std::printf("%s: FAILED: %" PRIu64 " wrong pages\n", name, counts.wrong);
   }
   if (share < 1.0) {
-    std::printf("%s: FAILED: %.2f %% of the reads overlapped a change of life, 1 %% is needed\n", name, share);
+    std::printf("%s: FAILED: %.2f %% of the reads overlapped a change of life, 1 %% is needed\n",
+                name, share);
   }
   if (counts.other != 0) {
-    std::printf("%s: FAILED: %" PRIu64 " reads ended neither as hit nor as stale\n", name, counts.other);
+    std::printf("%s: FAILED: %" PRIu64 " reads ended neither as hit nor as stale\n", name,
+                counts.other);
   }
   return counts.wrong == 0 && share >= 1.0 && counts.other == 0;
 }

@@ -19,7 +19,10 @@ PoolOptions pool_options(NodeId node) {
 
 }  // namespace
 
-StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, uint64_t seed, NodeId node)
+StormWriter::StormWriter(const PoolMemory& memory,
+                         const PagePattern& pattern,
+                         uint64_t seed,
+                         NodeId node)
     : pattern_(pattern), random_(seed ^ 0x5707) {
   pool_ = PublishedPool::open(pool_options(node), memory, this, Clock{}).value();
   for (size_t i = 0; i < kClasses; ++i) {
@@ -34,12 +37,14 @@ StormWriter::StormWriter(const PoolMemory& memory, const PagePattern& pattern, u
 }
 
 void StormWriter::choose_next() {
-  // The mix changes from time to time, so that classes grow and shrink and slots change their geometry.
+  // The mix changes from time to time, so that classes grow and shrink and slots change their
+  // geometry.
   const bool mixed = next_number_ / 512 % 4 == 3;
   class_ = mixed ? random_.below(kClasses) : 0;
   // Now and then an object that was here before: the same key, another slot, another generation.
-  const uint64_t number =
-      next_number_ > 1000 && random_.below(16) == 0 ? next_number_ - 1 - random_.below(1000) : next_number_;
+  const uint64_t number = next_number_ > 1000 && random_.below(16) == 0
+                              ? next_number_ - 1 - random_.below(1000)
+                              : next_number_;
   ++next_number_;
   key_ = numbered_key(number * kClasses + class_);  // of one length for ever
   stage_ = Stage::kTake;
@@ -90,6 +95,9 @@ void StormWriter::step() {
 }
 
 void StormWriter::on_published(const Location& location) {
+  if (directory_ != nullptr) {
+    directory_->insert(location);
+  }
   History& history = histories_[class_of(location)];
   if (history.published - history.oldest == history.ring.size()) {
     ++history.oldest;  // one that is touched again and again outlives those after it
@@ -99,6 +107,9 @@ void StormWriter::on_published(const Location& location) {
 }
 
 void StormWriter::on_retired(const Location& location) {
+  if (directory_ != nullptr) {
+    directory_->erase(location);
+  }
   ++retired_;
   History& history = histories_[class_of(location)];
   const uint64_t number = latest_[location.slot.value()];

@@ -7,29 +7,40 @@
 #include <span>
 #include <vector>
 
+#include "dataplane/pool/bucket_table.h"
 #include "dataplane/pool/published_pool.h"
 #include "tests/support/page_pattern.h"
 
 namespace peercache::test {
 
-/// The owner in a storm: puts one object after the other into a pool that is always full, in small steps between which
-/// readers may look: a slot taken, its life begun, the bytes written piece by piece, published, the agent's turn.
+/// The owner in a storm: puts one object after the other into a pool that is always full, in small
+/// steps between which readers may look: a slot taken, its life begun, the bytes written piece by
+/// piece, published, the agent's turn.
 ///
-/// THREAD:     one.
-/// OWNS:       the pool. BORROWS: its memory, the pattern.
+/// THREAD:     one, which plays client and agent in turn.
+/// OWNS:       the pool. BORROWS: its memory, the pattern, the directory.
 class StormWriter : public PoolListener {
  public:
   static constexpr size_t kClasses = 3;
-  /// Most objects are of the smallest class, so that runs are cheap; the others make extents change hands.
+  /// Most objects are of the smallest class, so that runs are cheap; the others make extents change
+  /// hands.
   static constexpr std::array<uint32_t, kClasses> kLengths{4096, 8192, 12288};
 
   StormWriter(const PoolMemory& memory, const PagePattern& pattern, uint64_t seed, NodeId node);
 
+  /// Keeps a directory of what the pool holds; before the first step.
+  void set_directory(BucketTable* directory) { directory_ = directory; }
+
   /// One step of the present put, or the agent's turn.
   void step();
 
-  /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon: present ones, and
-  /// some that were retired lately, as in a directory that lags.
+  /// The key of the n-th put of the smallest class.
+  [[nodiscard]] static Key128 small_key(uint64_t number) { return numbered_key(number * kClasses); }
+  /// Numbers below it have been put, or are being put.
+  [[nodiscard]] uint64_t next_number() const { return next_number_; }
+
+  /// Draws a location that a reader may hold, with a bias for those that will be overwritten soon:
+  /// present ones, and some that were retired lately, as in a directory that lags.
   [[nodiscard]] const Location& pick(TestRandom& random);
 
   [[nodiscard]] uint64_t puts() const { return puts_; }
@@ -49,6 +60,7 @@ class StormWriter : public PoolListener {
   TestRandom random_;
   std::unique_ptr<PublishedPool> pool_;
   PoolClient* client_ = nullptr;
+  BucketTable* directory_ = nullptr;
   std::array<SizeClassIndex, kClasses> classes_{};
 
   Stage stage_ = Stage::kTake;

@@ -14,7 +14,8 @@ extern char** environ;
 
 namespace peercache::testing {
 
-/// A program started for a test: its standard output is read line by line, it ends when its standard input does, and it is
+/// A program started for a test: its standard output is read line by line, it ends when its
+/// standard input does, and it is
 /// killed at the end of the scope at the latest.
 class ChildProcess {
  public:

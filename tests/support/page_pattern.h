@@ -11,13 +11,14 @@
 
 namespace peercache::test {
 
-/// Contents that say what they are: each 8 bytes depend on the object's key and on their offset in it, so that a byte
-/// of another object, of another life or from another place is found out.
+/// Contents that say what they are: each 8 bytes depend on the object's key and on their offset in
+/// it, so that a byte of another object, of another life or from another place is found out.
 ///
 /// THREAD:     immutable after construction.
 class PagePattern {
  public:
-  static constexpr size_t kBytesMax = 64 * 1024;  ///< beyond it the offsets repeat, mixed with the block's number
+  static constexpr size_t kBytesMax =
+      64 * 1024;  ///< beyond it the offsets repeat, mixed with the block's number
 
   PagePattern() {
     uint64_t state = 0x9e3779b97f4a7c15;
@@ -44,7 +45,8 @@ class PagePattern {
     });
   }
 
-  /// True if all `bytes` are this object's. A tail of less than 8 bytes is compared as far as it goes.
+  /// True if all `bytes` are this object's. A tail of less than 8 bytes is compared as far as it
+  /// goes.
   [[nodiscard]] bool matches(const std::byte* object, const Key128& key, size_t bytes) const {
     uint64_t difference = 0;
     const size_t whole = bytes / sizeof(uint64_t) * sizeof(uint64_t);

@@ -9,7 +9,8 @@
 
 namespace peercache::testing {
 
-/// Contents that say what they are: every 8 bytes depend on key and offset, so that a byte of another object, of another
+/// Contents that say what they are: every 8 bytes depend on key and offset, so that a byte of
+/// another object, of another
 /// place or of another life of a slot is seen.
 inline uint64_t pattern_word(const Key128& key, uint64_t word_index) {
   uint64_t value =

@@ -1,11 +1,10 @@
 #pragma once
 
+#include <memory>
 #include <signal.h>
+#include <string>
 #include <sys/wait.h>
 #include <unistd.h>
-
-#include <memory>
-#include <string>
 #include <vector>
 
 #include "dataplane/base/clock.h"
@@ -71,7 +70,8 @@ class ServingListener final : public ShmListener {
 /// THREAD:     the test's.
 class ForkedProcess {
  public:
-  /// Runs `body(write_fd)` in the child, which never returns from it. What the child writes can be read here.
+  /// Runs `body(write_fd)` in the child, which never returns from it. What the child writes can be
+  /// read here.
   template <class Body>
   explicit ForkedProcess(Body&& body) {
     int ends[2];

@@ -1,4 +1,5 @@
-// A node in a process of its own, for tests that kill or freeze it. Commands on standard input, one answer line each:
+// A node in a process of its own, for tests that kill or freeze it. Commands on standard input, one
+// answer line each:
 //   put PREFIX COUNT BYTES | get PREFIX COUNT BYTES | exists PREFIX COUNT | flush | members
 // Ends at the end of its input.
 

@@ -287,8 +287,8 @@ TEST_CASE("client: an operation that comes back twice, or too late, is a bug", "
     PC_ASSERT(lane->completions.push(record));
     client.poll();
   }));
-  CHECK(test::aborts([&] { client.release(ticket); }));       // not done
-  CHECK(test::aborts([&] { bench.client.reset(); }));         // busy
+  CHECK(test::aborts([&] { client.release(ticket); }));  // not done
+  CHECK(test::aborts([&] { bench.client.reset(); }));    // busy
   CHECK(test::aborts([&] { static_cast<void>(client.status(ticket, 2)); }));
   rail.complete_all(OpStatus::kOk);
   client.poll();

@@ -10,7 +10,8 @@ using test::ClientBench;
 using test::FakeRail;
 
 struct VerifyBench {
-  explicit VerifyBench(VerifyReads mode, uint32_t one_in = 64) : bench({&rail}, options(mode, one_in)) {
+  explicit VerifyBench(VerifyReads mode, uint32_t one_in = 64)
+      : bench({&rail}, options(mode, one_in)) {
     for (size_t i = 0; i < bench.buffer.size(); ++i) {
       bench.buffer[i] = static_cast<std::byte>(i * 7 + i / 256);
     }

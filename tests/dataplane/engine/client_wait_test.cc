@@ -1,8 +1,8 @@
-#include <poll.h>
-
 #include <array>
-#include <catch2/catch.hpp>
+#include <poll.h>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/engine/client.h"
 #include "tests/dataplane/engine/fake_rail.h"

@@ -1,8 +1,9 @@
 #include "dataplane/engine/engine.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "tests/dataplane/engine/fake_rail.h"
 

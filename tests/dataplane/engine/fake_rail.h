@@ -1,14 +1,13 @@
 #pragma once
 
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstdio>
 #include <memory>
+#include <signal.h>
 #include <span>
+#include <sys/wait.h>
+#include <unistd.h>
 #include <vector>
 
 #include "dataplane/engine/client.h"
@@ -16,7 +15,8 @@
 
 namespace peercache::test {
 
-/// A rail whose every step is decided by the test: it holds what it pulled until told how each operation ends.
+/// A rail whose every step is decided by the test: it holds what it pulled until told how each
+/// operation ends.
 ///
 /// THREAD:     the test's.
 class FakeRail : public RailHandle {
@@ -128,7 +128,8 @@ class ClientBench {
     PeerInfo info;
     info.node = NodeId(node);
     info.incarnation = Incarnation(static_cast<uint32_t>(node) + 100);
-    const auto add = [&info](RegionIndex region, RegionKind kind, uint64_t bytes, uint32_t granule) {
+    const auto add = [&info](RegionIndex region, RegionKind kind, uint64_t bytes,
+                             uint32_t granule) {
       RegionDescriptor& out = info.regions[info.region_count++];
       out = RegionDescriptor{};
       out.length_bytes = bytes;

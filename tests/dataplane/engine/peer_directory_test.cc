@@ -1,7 +1,8 @@
 #include "dataplane/engine/peer_directory.h"
 
-#include <catch2/catch.hpp>
 #include <memory>
+
+#include <catch2/catch.hpp>
 
 #include "tests/dataplane/engine/fake_rail.h"
 

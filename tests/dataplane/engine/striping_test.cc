@@ -1,8 +1,9 @@
 #include "dataplane/engine/striping.h"
 
 #include <array>
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 namespace peercache {
 namespace {
@@ -12,7 +13,8 @@ constexpr StripingPolicy kPolicy{.lane_window_bytes = 1 << 20, .first_position =
 
 std::vector<RailLoad> idle(size_t count) { return std::vector<RailLoad>(count); }
 
-// Gives `count` operations of `bytes` to rails of which each drains at its own rate; returns what each carried.
+// Gives `count` operations of `bytes` to rails of which each drains at its own rate; returns what
+// each carried.
 std::vector<uint64_t> simulate(std::vector<RailLoad> loads,
                                const std::vector<uint64_t>& bytes_per_step,
                                uint32_t count,
@@ -131,7 +133,8 @@ TEST_CASE("striping: above its window a rail waits only where another could help
 
 TEST_CASE("striping: a rail of a quarter of the speed carries about a fifth", "[unit]") {
   const std::vector<uint64_t> carried = simulate(idle(2), {256 << 10, 64 << 10}, 4096, 64 << 10);
-  const double share = static_cast<double>(carried[1]) / static_cast<double>(carried[0] + carried[1]);
+  const double share =
+      static_cast<double>(carried[1]) / static_cast<double>(carried[0] + carried[1]);
   CHECK(share > 0.15);
   CHECK(share < 0.25);
 }

@@ -1,7 +1,8 @@
 #include "dataplane/engine/ticket_table.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "tests/dataplane/engine/fake_rail.h"
 

@@ -213,8 +213,9 @@ TEST_CASE("pool threads: readers beside four writers get right bytes or none", "
   }
   shared.pool->check_invariants();
   const PoolStats stats = shared.pool->stats();
-  INFO("hits " << shared.hit_count.load(std::memory_order_relaxed) << ", stale " << shared.stale_count.load(std::memory_order_relaxed)
-               << ", published " << stats.published_count << ", evicted " << stats.evicted_count);
+  INFO("hits " << shared.hit_count.load(std::memory_order_relaxed) << ", stale "
+               << shared.stale_count.load(std::memory_order_relaxed) << ", published "
+               << stats.published_count << ", evicted " << stats.evicted_count);
   CHECK(shared.late_count.load(std::memory_order_relaxed) == 0);
   CHECK(shared.wrong_count.load(std::memory_order_relaxed) == 0);
   CHECK(shared.hit_count.load(std::memory_order_relaxed) > 0);
