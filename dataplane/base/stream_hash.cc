@@ -1,14 +1,14 @@
 #include "dataplane/base/stream_hash.h"
 
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <new>
+#include <xxhash.h>
 
 namespace peercache {
 
 static_assert(sizeof(XXH3_state_t) <= 576 && alignof(XXH3_state_t) <= 64);
 
+// NOLINTNEXTLINE(cppcoreguidelines-pro-type-member-init): xxHash sets up what it needs of 576 bytes
 StreamHash64::StreamHash64() noexcept {
   auto* state = new (state_.data()) XXH3_state_t;
   XXH3_INITSTATE(state);
