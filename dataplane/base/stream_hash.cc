@@ -1,9 +1,8 @@
 #include "dataplane/base/stream_hash.h"
 
 #define XXH_INLINE_ALL
-#include <xxhash.h>
-
 #include <new>
+#include <xxhash.h>
 
 namespace peercache {
 
