@@ -25,6 +25,9 @@
 #include "dataplane/rail/rail_options.h"
 #include "dataplane/transport/transport.h"
 
+// What runs for each operation is compiled into the loop: left to itself g++ calls most of it.
+#define PC_RAIL_INLINE [[gnu::always_inline]] inline
+
 namespace peercache {
 
 namespace detail {
@@ -158,27 +161,27 @@ class Rail final : public ManagedRail {
   // rail_submit_impl.h: from the lanes to the transport.
   int pull() noexcept PC_REQUIRES(role_);
   int pull_lane(RailLane& lane) noexcept PC_REQUIRES(role_);
-  bool can_start() const noexcept PC_REQUIRES(role_);
-  void start_op(RailLane& lane, OpRecord* op) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE bool can_start() const noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void start_op(RailLane& lane, OpRecord* op) noexcept PC_REQUIRES(role_);
   int post_ready() noexcept PC_REQUIRES(role_);
   template <bool kHeaders>
   int post_from(BoundedFifo<uint16_t>& queue) noexcept PC_REQUIRES(role_);
-  Admission admit(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE Admission admit(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
   Admission admit_slowly(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
-  bool over_budget(const InflightSlot& slot) const noexcept PC_REQUIRES(role_);
-  WorkRequest data_request(uint16_t index) noexcept PC_REQUIRES(role_);
-  WorkRequest header_request(uint16_t index) noexcept PC_REQUIRES(role_);
-  void note_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE bool over_budget(const InflightSlot& slot) const noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE WorkRequest data_request(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE WorkRequest header_request(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void note_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
   void undo_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
 
   // rail_complete_impl.h: from the transport to the lanes.
   int reap() noexcept PC_REQUIRES(role_);
-  void complete(const Completion& completion) noexcept PC_REQUIRES(role_);
-  void complete_ok(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void complete(const Completion& completion) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void complete_ok(uint16_t index) noexcept PC_REQUIRES(role_);
   void complete_failed(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
   void requeue_flushed(uint16_t index, bool asked_for) noexcept PC_REQUIRES(role_);
-  void finish(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
-  void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void finish(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept PC_REQUIRES(role_);
   void push_done(RailLane& lane) noexcept PC_REQUIRES(role_);
   void push_all_done() noexcept PC_REQUIRES(role_);
   void end_turn(int work) noexcept PC_REQUIRES(role_);
