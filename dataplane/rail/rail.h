@@ -181,7 +181,8 @@ class Rail final : public ManagedRail {
   void complete_failed(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
   void requeue_flushed(uint16_t index, bool asked_for) noexcept PC_REQUIRES(role_);
   PC_RAIL_INLINE void finish(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
-  PC_RAIL_INLINE void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept
+      PC_REQUIRES(role_);
   void push_done(RailLane& lane) noexcept PC_REQUIRES(role_);
   void push_all_done() noexcept PC_REQUIRES(role_);
   void end_turn(int work) noexcept PC_REQUIRES(role_);
