@@ -68,6 +68,8 @@ endfunction()
 
 # pc_add_test(<name> SOURCES ... [DEPENDS ...] [LABELS ...] [TIMEOUT seconds] [OWN_MAIN])
 # Every case of the program becomes one ctest test, "<name>/<case>" being its name, with these labels.
+# Labels in use: dataplane (data plane) and core (pure parts of the control plane) also run under the sanitizers;
+# unit, conformance, sim, process say what kind of test it is; slow is left out by scripts/test --quick.
 # OWN_MAIN: the sources have a main; the program is one ctest test and 77 means skipped (conventions 34).
 function(pc_add_test name)
   if(NOT PC_BUILD_TESTS)

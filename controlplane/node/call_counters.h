@@ -10,7 +10,8 @@ namespace peercache {
 /// THREAD:     written by the client's call; read by anyone.
 struct CallCounters {
   Counter exists_calls, exists_keys, exists_hits;
-  Counter get_calls, get_keys, get_hits_own, get_hits_peer, get_misses, get_bytes_own, get_bytes_peer;
+  Counter get_calls, get_keys, get_hits_own, get_hits_peer, get_misses, get_bytes_own,
+      get_bytes_peer;
   Counter put_calls, put_keys, put_stored, put_held, put_failed, put_bytes;
   Counter stale_reads, retried_reads, bad_payload, deadline_misses, outlived, primed;
   Counter lookup_keys, lookup_rounds, rpc_lookups, starved;

@@ -1,9 +1,8 @@
 #include "controlplane/node/call_runner.h"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cerrno>
+#include <sys/epoll.h>
 
 #include "dataplane/base/assert.h"
 #include "dataplane/base/ordering.h"
@@ -178,7 +177,7 @@ void CallRunner::end(Nanos now) {
   uint64_t misses_count = 0;
   for (KeyStatus& status : statuses_) {
     if (status == KeyStatus::kPending) {
-      status = cancelled_           ? KeyStatus::kCancelled
+      status = cancelled_            ? KeyStatus::kCancelled
                : now >= deadline_at_ ? KeyStatus::kDeadline
                                      : KeyStatus::kMiss;
     }

@@ -83,7 +83,7 @@ class CallRunner {
     bool found = false;
     bool own = false;
     bool primed = false;
-    bool fresh = false;    ///< comes from a lookup of this call
+    bool fresh = false;  ///< comes from a lookup of this call
     bool retried = false;
   };
 
@@ -92,10 +92,14 @@ class CallRunner {
   bool step();
   bool announce_sleep();
   void cancel_sleep();
-  static constexpr Nanos kOutlivedAfter = std::chrono::milliseconds(250);  // the time for fencing, design.md 4
+  static constexpr Nanos kOutlivedAfter =
+      std::chrono::milliseconds(250);  // the time for fencing, design.md 4
   void block(Nanos longest);
 
-  void begin(Kind kind, std::span<const Key128> keys, std::span<KeyStatus> statuses, Nanos deadline_at);
+  void begin(Kind kind,
+             std::span<const Key128> keys,
+             std::span<KeyStatus> statuses,
+             Nanos deadline_at);
   bool advance(Nanos now);
   void end(Nanos now);
   bool expired(Nanos now) const { return cancelled_ || now >= deadline_at_; }
@@ -160,7 +164,7 @@ class CallRunner {
   std::vector<KeyPlan> plans_;
   std::vector<KeyStatus> own_statuses_;  // for exists without statuses
   std::vector<LookupResult> own_results_;
-  std::vector<uint32_t> wanted_;         // key indices to look up, or to read again
+  std::vector<uint32_t> wanted_;  // key indices to look up, or to read again
   std::vector<uint32_t> retry_;
   std::vector<Op> ops_;
   std::vector<uint32_t> op_keys_;

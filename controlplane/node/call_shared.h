@@ -28,7 +28,8 @@ struct RpcLookup {
   std::shared_ptr<const DirectoryRoutes> routes;
   Nanos deadline_at{0};
   WakeEvent* event = nullptr;  ///< of the asking client; outlives the conductor's calls
-  std::atomic<bool> done{false};  // D1 release by the conductor: meets D2 in the call; the results are complete.
+  std::atomic<bool> done{
+      false};  // D1 release by the conductor: meets D2 in the call; the results are complete.
 };
 
 /// What calls need of the conductor without waiting for it.
@@ -47,11 +48,12 @@ class ConductorDoor {
 class SequenceSource {
  public:
   Sequence next() noexcept {
-    const auto now_us = static_cast<uint64_t>(
-        std::chrono::duration_cast<std::chrono::microseconds>(
-            std::chrono::system_clock::now().time_since_epoch())
-            .count());
-    uint64_t last = last_.load(std::memory_order_relaxed);  // relaxed: only uniqueness and growth matter
+    const auto now_us =
+        static_cast<uint64_t>(std::chrono::duration_cast<std::chrono::microseconds>(
+                                  std::chrono::system_clock::now().time_since_epoch())
+                                  .count());
+    uint64_t last =
+        last_.load(std::memory_order_relaxed);  // relaxed: only uniqueness and growth matter
     uint64_t mine = 0;
     do {
       mine = std::max(last + 1, now_us);
@@ -79,7 +81,6 @@ struct CallShared {
   PeerIndex self;
   NodeId node;
   Incarnation incarnation;
-  RegionDescriptor pool_region;
 };
 
 }  // namespace peercache

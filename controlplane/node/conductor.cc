@@ -1,11 +1,10 @@
 #include "controlplane/node/conductor.h"
 
+#include <algorithm>
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <algorithm>
-
-#include "controlplane/rpc/rpc_address.h"
+#include "controlplane/wire/host_port.h"
 #include "dataplane/base/assert.h"
 #include "dataplane/base/log.h"
 #include "dataplane/wire/rail_handshake.h"
@@ -79,7 +78,8 @@ Result<void> Conductor::listen() {
   RpcServerOptions server;
   server.bind_host = options_.control_bind_host;
   server.port = options_.control_port;
-  PC_TRY_ASSIGN(server_, RpcServer::open(*loop_, server, [this](RpcRequest request, RpcReply reply) {
+  PC_TRY_ASSIGN(server_,
+                RpcServer::open(*loop_, server, [this](RpcRequest request, RpcReply reply) {
                   handle(std::move(request), std::move(reply));
                 }));
   control_address_ = server_->address();
@@ -129,7 +129,8 @@ Result<void> Conductor::join() {
   membership.member_ttl_ms = options_.member_ttl_ms;
   membership.seed = identity_.incarnation.value();
   PC_TRY_ASSIGN(membership_, StaticMembership::open(std::move(membership), monotonic_now()));
-  if (holds_shard()) directory_.holder_up(own_holder_index_, identity_.incarnation, monotonic_now());
+  if (holds_shard())
+    directory_.holder_up(own_holder_index_, identity_.incarnation, monotonic_now());
   rebuild_routes();
   publish_stats();
   return {};
@@ -142,7 +143,10 @@ Result<void> Conductor::start() {
 
 void Conductor::stop() {
   if (!thread_.joinable()) return;
-  stop_.store(true, std::memory_order_release);  // H1 release: meets H2 in run(); what led to the stop is visible.
+  stop_.store(
+      true,
+      std::
+          memory_order_release);  // H1 release: meets H2 in run(); what led to the stop is visible.
   event_->wake();
   thread_.join();
 }

@@ -76,7 +76,8 @@ class Conductor final : public ConductorDoor, public ShmListener {
   struct Attachments {
     ShmEndpoint* endpoint = nullptr;
     PublishedPool* pool = nullptr;
-    PoolClient* pool_client = nullptr;  ///< the conductor's own: touches and removals that peers ask for
+    PoolClient* pool_client =
+        nullptr;  ///< the conductor's own: touches and removals that peers ask for
     std::byte* directory_memory = nullptr;
     Bytes directory_length{0};
     PeerIndex self{0};
@@ -104,7 +105,9 @@ class Conductor final : public ConductorDoor, public ShmListener {
   void request_flush(std::shared_ptr<FlushWaiter> waiter);
 
   /// Every member is up (or refused us), and connected where shm can.
-  bool ready() const { return ready_.load(std::memory_order_acquire); }  // G1 acquire: meets G2 in update_ready().
+  bool ready() const {
+    return ready_.load(std::memory_order_acquire);
+  }  // G1 acquire: meets G2 in update_ready().
   /// Why a member refused this node, if one did.
   std::string refusal() const PC_EXCLUDES(stats_mutex_);
   ConductorStats stats() const PC_EXCLUDES(stats_mutex_);
@@ -200,13 +203,15 @@ class Conductor final : public ConductorDoor, public ShmListener {
   Nanos retry_due_{0};
   Nanos stats_due_{0};
   uint64_t messages_count_ = 0;
-  std::vector<PeerIndex> newly_up_;  ///< checked; clients see them once the endpoint has published their mappings
+  std::vector<PeerIndex>
+      newly_up_;  ///< checked; clients see them once the endpoint has published their mappings
   bool routes_dirty_ = true;
   bool endpoint_ready_ = false;
 
   std::atomic<bool> ready_{false};
   std::atomic<bool> stop_{false};
-  mutable Mutex stats_mutex_;  // a mutex, not a ring: a snapshot with strings, read a few times a second
+  mutable Mutex
+      stats_mutex_;  // a mutex, not a ring: a snapshot with strings, read a few times a second
   ConductorStats stats_ PC_GUARDED_BY(stats_mutex_);
   std::string refusal_ PC_GUARDED_BY(stats_mutex_);
   std::thread thread_;

@@ -59,7 +59,8 @@ void Conductor::answer_lookup(const std::shared_ptr<RpcLookup>& lookup) {
   if (lookup->holder_index == own_holder_index_) {
     shard_->table().find(lookup->keys.data(), lookup->results.data(),
                          narrow<uint32_t>(lookup->keys.size()));
-    lookup->done.store(true, std::memory_order_release);  // D1 release: meets D2; the results are complete.
+    lookup->done.store(
+        true, std::memory_order_release);  // D1 release: meets D2; the results are complete.
     lookup->event->wake_if_sleeping();
     return;
   }
@@ -68,7 +69,8 @@ void Conductor::answer_lookup(const std::shared_ptr<RpcLookup>& lookup) {
 
 void Conductor::ask_chunk(const std::shared_ptr<RpcLookup>& lookup, RpcPeerId peer, size_t from) {
   const auto finish = [lookup] {
-    lookup->done.store(true, std::memory_order_release);  // D1 release: meets D2; the results are complete.
+    lookup->done.store(
+        true, std::memory_order_release);  // D1 release: meets D2; the results are complete.
     lookup->event->wake_if_sleeping();
   };
   const Nanos left = lookup->deadline_at - fast_now();
@@ -77,22 +79,23 @@ void Conductor::ask_chunk(const std::shared_ptr<RpcLookup>& lookup, RpcPeerId pe
   DirectoryLookupMessage message;
   message.keys.assign(lookup->keys.begin() + static_cast<std::ptrdiff_t>(from),
                       lookup->keys.begin() + static_cast<std::ptrdiff_t>(from + count));
-  client_->call(peer, message, left, [this, lookup, peer, from, count, finish](Result<Message> reply) {
-    const auto* found = reply ? std::get_if<DirectoryLookupReplyMessage>(&*reply) : nullptr;
-    if (found == nullptr || found->counts.size() != count) return finish();
-    size_t next = 0;
-    for (size_t i = 0; i < count; ++i) {
-      LookupResult& result = lookup->results[from + i];
-      for (uint32_t n = 0; n < found->counts[i] && next < found->locations.size(); ++n) {
-        const Location& location = found->locations[next++];
-        if (result.count < limits::kLocationsPerKey && is_sound(location) &&
-            location.key == lookup->keys[from + i]) {
-          result.locations[result.count++] = location;
+  client_->call(
+      peer, message, left, [this, lookup, peer, from, count, finish](Result<Message> reply) {
+        const auto* found = reply ? std::get_if<DirectoryLookupReplyMessage>(&*reply) : nullptr;
+        if (found == nullptr || found->counts.size() != count) return finish();
+        size_t next = 0;
+        for (size_t i = 0; i < count; ++i) {
+          LookupResult& result = lookup->results[from + i];
+          for (uint32_t n = 0; n < found->counts[i] && next < found->locations.size(); ++n) {
+            const Location& location = found->locations[next++];
+            if (result.count < limits::kLocationsPerKey && is_sound(location) &&
+                location.key == lookup->keys[from + i]) {
+              result.locations[result.count++] = location;
+            }
+          }
         }
-      }
-    }
-    ask_chunk(lookup, peer, from + count);
-  });
+        ask_chunk(lookup, peer, from + count);
+      });
 }
 
 int Conductor::drain_notices(Nanos now) {
@@ -143,7 +146,8 @@ void Conductor::send_notices() {
     }
     const Member* member = view->find(node);
     if (member == nullptr || member->state != MemberState::kUp) continue;
-    if (locations.size() > message_limits::kRecordsMax) locations.resize(message_limits::kRecordsMax);
+    if (locations.size() > message_limits::kRecordsMax)
+      locations.resize(message_limits::kRecordsMax);
     client_->call(rpc_peer_of(member->control_address),
                   ReportBadPayloadMessage{std::move(locations)}, kNoticeTimeout, ignore);
   }

@@ -40,7 +40,8 @@ void Conductor::act(const MembershipAction& action, Nanos now) {
       member_gone(action);
       break;
     case MembershipAction::Kind::kMemberRefused: {
-      const Member& member = membership_->view()->members()[action.member_index];
+      const std::shared_ptr<const View> view = membership_->view();
+      const Member& member = view->members()[action.member_index];
       PC_LOG_WARN("member {} refused: {}", member.control_address, member.refusal);
       const MutexLock lock(stats_mutex_);
       refusal_ = member.control_address + ": " + member.refusal;
@@ -59,10 +60,12 @@ RpcPeerId Conductor::rpc_peer_of(const std::string& address) {
 }
 
 void Conductor::send_hello(const MembershipAction& action) {
-  const Member& member = membership_->view()->members()[action.member_index];
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member& member = view->members()[action.member_index];
   client_->call(rpc_peer_of(member.control_address), membership_->own_hello(), action.timeout,
                 [this, index = action.member_index](Result<Message> reply) {
-                  Result<HelloReplyMessage> result = make_error(Errc::kUnsupported, "not a hello reply");
+                  Result<HelloReplyMessage> result =
+                      make_error(Errc::kUnsupported, "not a hello reply");
                   if (!reply) {
                     result = reply.error();
                   } else if (auto* hello = std::get_if<HelloReplyMessage>(&*reply)) {
@@ -73,7 +76,8 @@ void Conductor::send_hello(const MembershipAction& action) {
 }
 
 void Conductor::send_heartbeat(const MembershipAction& action) {
-  const Member& member = membership_->view()->members()[action.member_index];
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member& member = view->members()[action.member_index];
   client_->call(rpc_peer_of(member.control_address), membership_->own_heartbeat(), action.timeout,
                 [this, index = action.member_index](Result<Message> reply) {
                   Result<HeartbeatReplyMessage> result =
@@ -93,7 +97,8 @@ void Conductor::send_heartbeat(const MembershipAction& action) {
 }
 
 uint32_t Conductor::holder_of_member(uint32_t member_index) const {
-  const std::string& address = membership_->view()->members()[member_index].control_address;
+  const std::shared_ptr<const View> view = membership_->view();
+  const std::string& address = view->members()[member_index].control_address;
   const auto holder = std::find(holder_members_.begin(), holder_members_.end(), address);
   if (holder == holder_members_.end()) return kNotHolder;
   return static_cast<uint32_t>(holder - holder_members_.begin());
@@ -105,7 +110,8 @@ bool Conductor::shm_possible(const Member& member) const {
 }
 
 void Conductor::member_up(const MembershipAction& action, Nanos now) {
-  const Member& member = membership_->view()->members()[action.member_index];
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member& member = view->members()[action.member_index];
   PC_LOG_INFO("member {} up, node {}, incarnation {}", member.control_address, member.node_name,
               member.incarnation.value());
   const uint32_t holder = holder_of_member(action.member_index);
@@ -118,7 +124,8 @@ void Conductor::member_up(const MembershipAction& action, Nanos now) {
 }
 
 void Conductor::member_gone(const MembershipAction& action) {
-  const Member& member = membership_->view()->members()[action.member_index];
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member& member = view->members()[action.member_index];
   PC_LOG_WARN("member {} down, node {}, incarnation {}", member.control_address, member.node_name,
               action.incarnation.value());
   const uint32_t holder = holder_of_member(action.member_index);
@@ -131,7 +138,8 @@ void Conductor::connect_shm(const Member& member) {
   if (peers_.find(member.node, member.incarnation) != PeerDirectory::kNone) return;
   if (connecting_since_.contains(member.node)) return;
   connecting_since_[member.node] = fast_now();
-  const Result<void> begun = parts_.endpoint->connect(member.shm_path, member.node.value(), fast_now());
+  const Result<void> begun =
+      parts_.endpoint->connect(member.shm_path, member.node.value(), fast_now());
   if (!begun) {
     PC_LOG_WARN("shm connection to node {}: {}", member.node_name, to_string(begun.error()));
     connecting_since_.erase(member.node);
@@ -142,7 +150,8 @@ void Conductor::connect_shm(const Member& member) {
 void Conductor::retry_connections(Nanos now) {
   if (now < retry_due_) return;
   retry_due_ = now + kReconnectEvery;
-  for (const Member& member : membership_->view()->members()) {
+  const std::shared_ptr<const View> view = membership_->view();
+  for (const Member& member : view->members()) {
     if (member.state == MemberState::kUp && shm_possible(member)) connect_shm(member);
   }
   update_ready();
@@ -152,7 +161,8 @@ Result<PeerIndex> Conductor::on_peer_up(uint64_t cookie_id,
                                         const Hello& hello,
                                         const ShmPeerMapping& /*mapping*/) {
   connecting_since_.erase(NodeId(cookie_id));
-  const Member* member = membership_->view()->find(hello.node);
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member* member = view->find(hello.node);
   if (hello.node.value() != cookie_id || member == nullptr ||
       member->incarnation != hello.incarnation) {
     return make_error(Errc::kUnknownMember, "shm hello of node {} where node {} was expected",
@@ -179,7 +189,8 @@ void Conductor::admit_peers() {
 
 void Conductor::on_peer_refused(uint64_t cookie_id, const Error& error, const std::string& reason) {
   connecting_since_.erase(NodeId(cookie_id));
-  const Member* member = membership_->view()->find(NodeId(cookie_id));
+  const std::shared_ptr<const View> view = membership_->view();
+  const Member* member = view->find(NodeId(cookie_id));
   const std::string& name = member != nullptr ? member->node_name : reason;
   PC_LOG_WARN("shm connection to node {} failed: {} {}", name, to_string(error), reason);
 }
@@ -206,8 +217,8 @@ void Conductor::rebuild_routes() {
       const Member& member = view->members()[m];
       if (member.control_address != holder_members_[h]) continue;
       holder.member_index = m;
-      holder.live = member.self || member.state == MemberState::kUp ||
-                    member.state == MemberState::kSuspect;
+      holder.live =
+          member.self || member.state == MemberState::kUp || member.state == MemberState::kSuspect;
       holder.peer = member.self ? parts_.self : peers_.find(member.node, member.incarnation);
     }
     if (h == own_holder_index_) {
@@ -235,12 +246,14 @@ void Conductor::rebuild_routes() {
 
 void Conductor::update_ready() {
   bool ready = membership_->settled();
-  for (const Member& member : membership_->view()->members()) {
+  const std::shared_ptr<const View> view = membership_->view();
+  for (const Member& member : view->members()) {
     if (member.state != MemberState::kUp || !shm_possible(member)) continue;
     const PeerIndex peer = peers_.find(member.node, member.incarnation);
     ready = ready && peer != PeerDirectory::kNone && peers_.state(peer) != PeerState::kAbsent;
   }
-  ready_.store(ready, std::memory_order_release);  // G2 release: meets G1 in ready(); the routes are set.
+  ready_.store(ready,
+               std::memory_order_release);  // G2 release: meets G1 in ready(); the routes are set.
 }
 
 }  // namespace peercache

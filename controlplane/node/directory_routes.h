@@ -24,7 +24,7 @@ struct DirectoryRoutes {
     PeerIndex peer = PeerDirectory::kNone;  ///< kNone: not connected, ask by RPC
     RegionIndex table{0};                   ///< directory region at the peer
     uint32_t member_index = 0;              ///< in the view of `epoch`
-    bool live = false;                      ///< false: asking is pointless, its keys have other replicas or miss
+    bool live = false;  ///< false: asking is pointless, its keys have other replicas or miss
   };
 
   Epoch epoch{0};

@@ -1,12 +1,10 @@
 #pragma once
 
-#include <sys/mman.h>
-
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <new>
-
+#include <sys/mman.h>
 
 namespace peercache {
 
@@ -18,7 +16,8 @@ namespace peercache {
 class ForkGuard {
  public:
   ForkGuard()
-      : page_(mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
+      : page_(
+            mmap(nullptr, kPageBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (page_ == MAP_FAILED) return;
     static_cast<void>(madvise(page_, kPageBytes, MADV_WIPEONFORK));
     new (page_) std::atomic<uint32_t>(kAlive);
@@ -33,7 +32,8 @@ class ForkGuard {
   bool in_child() const noexcept {
     if (page_ == MAP_FAILED) return false;
     // Relaxed: written once before any reader exists.
-    return static_cast<const std::atomic<uint32_t>*>(page_)->load(std::memory_order_relaxed) != kAlive;
+    return static_cast<const std::atomic<uint32_t>*>(page_)->load(std::memory_order_relaxed) !=
+           kAlive;
   }
 
  private:

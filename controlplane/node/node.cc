@@ -11,12 +11,15 @@ namespace {
 
 constexpr Nanos kCloseWait = std::chrono::seconds(3);
 
-Nanos milliseconds(uint64_t count) { return std::chrono::milliseconds(static_cast<int64_t>(count)); }
+Nanos milliseconds(uint64_t count) {
+  return std::chrono::milliseconds(static_cast<int64_t>(count));
+}
 
 /// Shapes that do not fit each other are refused before anything is touched.
 Result<uint64_t> check_batch(const ObjectBatch& batch, std::span<KeyStatus> statuses) {
   if (batch.piece_offsets.size() != batch.keys.size() + 1) {
-    return make_error(Errc::kInvalidArgument, "{} piece offsets for {} keys: one more than keys is needed",
+    return make_error(Errc::kInvalidArgument,
+                      "{} piece offsets for {} keys: one more than keys is needed",
                       batch.piece_offsets.size(), batch.keys.size());
   }
   if (statuses.size() != batch.keys.size()) {
@@ -32,8 +35,8 @@ Result<uint64_t> check_batch(const ObjectBatch& batch, std::span<KeyStatus> stat
     const uint32_t from = batch.piece_offsets[i];
     const uint32_t to = batch.piece_offsets[i + 1];
     if (to < from || to > batch.pieces.size()) {
-      return make_error(Errc::kPieceSumMismatch, "pieces of key {} run from {} to {} of {}", i, from,
-                        to, batch.pieces.size());
+      return make_error(Errc::kPieceSumMismatch, "pieces of key {} run from {} to {} of {}", i,
+                        from, to, batch.pieces.size());
     }
     if (to - from > limits::kPiecesPerOpMax) {
       return make_error(Errc::kTooManyPieces, "key {} has {} pieces, at most {} are possible", i,
@@ -96,7 +99,8 @@ Result<void> Node::State::check_usable() const {
     return make_error(Errc::kForked, "this process was forked from the one that opened the node");
   }
   // Relaxed: a call that comes in at the same moment is waited for by close().
-  if (closed.load(std::memory_order_relaxed)) return make_error(Errc::kClosed, "the node is closed");
+  if (closed.load(std::memory_order_relaxed))
+    return make_error(Errc::kClosed, "the node is closed");
   return {};
 }
 
@@ -160,9 +164,11 @@ Result<NodeTicket> Node::submit_exists(std::span<const Key128> keys,
                                        std::span<KeyStatus> statuses,
                                        Nanos timeout) {
   if (!statuses.empty() && statuses.size() != keys.size()) {
-    return make_error(Errc::kInvalidArgument, "{} statuses for {} keys", statuses.size(), keys.size());
+    return make_error(Errc::kInvalidArgument, "{} statuses for {} keys", statuses.size(),
+                      keys.size());
   }
-  const Nanos longest = timeout > Nanos(0) ? timeout : milliseconds(state_->options.exists_timeout_ms);
+  const Nanos longest =
+      timeout > Nanos(0) ? timeout : milliseconds(state_->options.exists_timeout_ms);
   const Nanos until = state_->clock.now() + longest;
   PC_TRY_ASSIGN(CallRunner * runner, state_->lease(until));
   runner->begin_exists(keys, statuses, until);
@@ -188,8 +194,8 @@ Result<CallRunner*> Node::State::runner_of(NodeTicket ticket) const {
       leases[ticket.client_index].generation_id.load(std::memory_order_relaxed) !=
           ticket.generation_id ||
       !leases[ticket.client_index].ticket.load(std::memory_order_relaxed)) {
-    return make_error(Errc::kStaleTicket, "ticket {} of client {} was collected", ticket.generation_id,
-                      ticket.client_index);
+    return make_error(Errc::kStaleTicket, "ticket {} of client {} was collected",
+                      ticket.generation_id, ticket.client_index);
   }
   return runners[ticket.client_index].get();
 }
@@ -285,7 +291,8 @@ Result<void> Node::tell_pool(Nanos timeout, Tell tell) {
   // Done when it returns: the agent has taken the message up.
   while (told && pool.pending_count() > 0) {
     if (state_->clock.now() >= until) {
-      told = make_error(Errc::kTimeout, "the pool agent has {} messages before it", pool.pending_count());
+      told = make_error(Errc::kTimeout, "the pool agent has {} messages before it",
+                        pool.pending_count());
       break;
     }
     std::this_thread::yield();
@@ -305,7 +312,8 @@ Result<void> Node::flush(Nanos timeout) {
       return make_error(Errc::kTimeout, "{} records were not acknowledged in time",
                         state_->conductor->stats().directory_lag_count);
     }
-    std::this_thread::sleep_for(std::chrono::microseconds(50));  // control path; acknowledgements take a round trip
+    std::this_thread::sleep_for(
+        std::chrono::microseconds(50));  // control path; acknowledgements take a round trip
   }
   return {};
 }
@@ -320,7 +328,8 @@ void Node::close() { state_->close(); }
 
 void Node::State::close() {
   if (fork_guard.in_child()) return;  // threads, sockets and mappings are the parent's
-  if (closed.exchange(true, std::memory_order_acq_rel)) return;  // J1 acq_rel: meets itself; one caller closes
+  if (closed.exchange(true, std::memory_order_acq_rel))
+    return;  // J1 acq_rel: meets itself; one caller closes
   if (engine != nullptr) {
     // Calls under way end by their own deadlines or now, whichever comes first.
     const Nanos until = clock.now() + kCloseWait;

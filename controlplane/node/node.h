@@ -19,14 +19,14 @@ namespace peercache {
 /// What became of one key of a call.
 enum class KeyStatus : uint8_t {
   kPending = 0,
-  kHitOwn = 1,        ///< get, exists: held by this node
-  kHitPeer = 2,       ///< get, exists: held by another node
-  kMiss = 3,          ///< get, exists: nowhere, or lost between lookup and read
-  kStored = 4,        ///< put: copied and published here
-  kHeld = 5,          ///< put: a live node holds it already; nothing copied
-  kNoSpace = 6,       ///< put: no free slot within the deadline
-  kDeadline = 7,      ///< the call's deadline passed first
-  kFailed = 8,        ///< see stats; for instance no size class fits
+  kHitOwn = 1,    ///< get, exists: held by this node
+  kHitPeer = 2,   ///< get, exists: held by another node
+  kMiss = 3,      ///< get, exists: nowhere, or lost between lookup and read
+  kStored = 4,    ///< put: copied and published here
+  kHeld = 5,      ///< put: a live node holds it already; nothing copied
+  kNoSpace = 6,   ///< put: no free slot within the deadline
+  kDeadline = 7,  ///< the call's deadline passed first
+  kFailed = 8,    ///< see stats; for instance no size class fits
   kCancelled = 9,
 };
 const char* to_string(KeyStatus status) noexcept;
@@ -41,8 +41,8 @@ struct ObjectBatch {
 
 /// How the keys of a call stand to each other.
 struct PrefixPlace {
-  bool chained = true;             ///< keys are consecutive pages of one prefix, head first
-  Key128 parent{};                 ///< page before keys[0], or zero when unknown or none
+  bool chained = true;  ///< keys are consecutive pages of one prefix, head first
+  Key128 parent{};      ///< page before keys[0], or zero when unknown or none
   uint32_t first_position_index = 0;
 };
 
@@ -64,7 +64,8 @@ class Node {
  public:
   /// Starts a node. Waits up to start_timeout_ms for the other members unless `interrupted` (may be null) turns true, then
   /// runs alone and goes on looking. Errors: kMemoryBudget, kPoolTooSmall, kSystem, kBadValue, kPeerRefused, ...
-  static Result<std::unique_ptr<Node>> open(const NodeOptions& options, bool (*interrupted)() = nullptr);
+  static Result<std::unique_ptr<Node>> open(const NodeOptions& options,
+                                            bool (*interrupted)() = nullptr);
   ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -75,18 +76,30 @@ class Node {
   /// Publishes objects. statuses.size() == keys.size(). A put returns when all sources have been copied or given up.
   /// A page is published whole or not at all. timeout 0: the default for its size.
   /// Errors (nothing was done): kInvalidArgument, kPieceSumMismatch, kNoSizeClass, kBusy, kClosed, kForked.
-  Result<void> put(const ObjectBatch& batch, const PrefixPlace& place, std::span<KeyStatus> statuses, Nanos timeout);
+  Result<void> put(const ObjectBatch& batch,
+                   const PrefixPlace& place,
+                   std::span<KeyStatus> statuses,
+                   Nanos timeout);
 
   /// Reads objects into the pieces. Bytes of keys that are no hit are undefined.
   Result<void> get(const ObjectBatch& batch, std::span<KeyStatus> statuses, Nanos timeout);
 
   /// Looks keys up; returns the length of the leading run of hits. `statuses` may be empty. Primes the next get.
-  Result<uint32_t> exists(std::span<const Key128> keys, std::span<KeyStatus> statuses, Nanos timeout);
+  Result<uint32_t> exists(std::span<const Key128> keys,
+                          std::span<KeyStatus> statuses,
+                          Nanos timeout);
 
   /// Asynchronous forms: same arguments, which must stay valid until collected.
-  Result<NodeTicket> submit_put(const ObjectBatch& batch, const PrefixPlace& place, std::span<KeyStatus> statuses, Nanos timeout);
-  Result<NodeTicket> submit_get(const ObjectBatch& batch, std::span<KeyStatus> statuses, Nanos timeout);
-  Result<NodeTicket> submit_exists(std::span<const Key128> keys, std::span<KeyStatus> statuses, Nanos timeout);
+  Result<NodeTicket> submit_put(const ObjectBatch& batch,
+                                const PrefixPlace& place,
+                                std::span<KeyStatus> statuses,
+                                Nanos timeout);
+  Result<NodeTicket> submit_get(const ObjectBatch& batch,
+                                std::span<KeyStatus> statuses,
+                                Nanos timeout);
+  Result<NodeTicket> submit_exists(std::span<const Key128> keys,
+                                   std::span<KeyStatus> statuses,
+                                   Nanos timeout);
   /// Makes progress; true when the call is over and its memory quiet. By one thread at a time.
   Result<bool> poll(NodeTicket ticket);
   /// Waits at most `timeout` for the call; true when it is over.

@@ -1,15 +1,15 @@
 // How a node is put together: names, memory, regions, pool, rails, clients, conductor.
 
-#include <sys/random.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cerrno>
 #include <fstream>
+#include <sys/random.h>
+#include <unistd.h>
 
 #include "controlplane/node/node_state.h"
 #include "dataplane/base/log.h"
 #include "dataplane/rail/make_rail.h"
+#include "dataplane/transport/shm/shm_transport.h"
 
 namespace peercache {
 namespace {
@@ -61,14 +61,15 @@ VerifyReads verify_reads(VerifyMode mode) {
 
 Result<std::unique_ptr<Node>> Node::open(const NodeOptions& options, bool (*interrupted)()) {
   if (options.shm == ShmMode::kOff && options.members.size() > 1) {
-    return make_error(Errc::kNotBuiltYet,
-                      "shm is off and no other transport is built yet: {} members cannot be reached",
-                      options.members.size() - 1);
+    return make_error(
+        Errc::kNotBuiltYet,
+        "shm is off and no other transport is built yet: {} members cannot be reached",
+        options.members.size() - 1);
   }
   auto state = std::make_unique<State>(options);
   PC_TRY(state->name());
-  PC_TRY_ASSIGN(state->conductor, Conductor::open(state->options, state->identity, *state->peers,
-                                                  state->routes));
+  PC_TRY_ASSIGN(state->conductor,
+                Conductor::open(state->options, state->identity, *state->peers, state->routes));
   PC_TRY(state->take_memory());
   PC_TRY(state->connect_parts());
   PC_TRY(state->open_engine());
@@ -110,10 +111,10 @@ Result<void> Node::State::take_memory() {
       objects_count =
           options.pool_bytes / object_bytes * members_count / conductor->holder_count() + 1;
     }
-    PC_TRY_ASSIGN(directory_segment,
-                  ShmSegment::create(
-                      DirectoryShard::bytes_for(objects_count, options.directory_replicas),
-                      HugePageMode::kOff, headroom));
+    PC_TRY_ASSIGN(
+        directory_segment,
+        ShmSegment::create(DirectoryShard::bytes_for(objects_count, options.directory_replicas),
+                           HugePageMode::kOff, headroom));
   }
   return {};
 }
@@ -187,7 +188,9 @@ Result<void> Node::State::open_engine() {
   RailOptions rail_options;
   rail_options.operation_timeout_ms = options.operation_timeout_ms;
   for (uint32_t i = 0; i < options.client_count; ++i) {
-    PC_TRY_ASSIGN(auto rail, make_shm_rail(RailIndex(0), rail_options, *endpoint, clock));
+    // No event: WRITEs, whose completions would need one, are not part of a call.
+    PC_TRY_ASSIGN(auto transport, ShmTransport::open(*endpoint, nullptr));
+    PC_TRY_ASSIGN(auto rail, make_rail(rail_options, std::move(transport)));
     rails.of_client.emplace_back();
     rails.of_client.back().push_back(std::move(rail));
   }
@@ -196,7 +199,8 @@ Result<void> Node::State::open_engine() {
 }
 
 Result<void> Node::State::open_runners() {
-  PC_TRY_ASSIGN(conductor_client, pool->attach_client(ClientIndex(narrow<uint16_t>(options.client_count))));
+  PC_TRY_ASSIGN(conductor_client,
+                pool->attach_client(ClientIndex(narrow<uint16_t>(options.client_count))));
   Conductor::Attachments parts;
   parts.endpoint = endpoint.get();
   parts.pool = pool.get();
@@ -207,10 +211,17 @@ Result<void> Node::State::open_runners() {
     parts.directory_memory = directory_segment->data();
     parts.directory_length = directory_segment->length();
   }
-  shared = std::make_unique<CallShared>(CallShared{
-      .options = options, .clock = clock, .pool = *pool, .peers = *peers, .routes = routes,
-      .primed = primed, .sequences = sequences, .conductor = *conductor, .self = self,
-      .node = identity.node, .incarnation = identity.incarnation});
+  shared = std::make_unique<CallShared>(CallShared{.options = options,
+                                                   .clock = clock,
+                                                   .pool = *pool,
+                                                   .peers = *peers,
+                                                   .routes = routes,
+                                                   .primed = primed,
+                                                   .sequences = sequences,
+                                                   .conductor = *conductor,
+                                                   .self = self,
+                                                   .node = identity.node,
+                                                   .incarnation = identity.incarnation});
   runners.resize(options.client_count);
   for (uint32_t i = 0; i < options.client_count; ++i) {
     // All clients are free now, and each is leased once.
@@ -234,12 +245,14 @@ Result<void> Node::State::wait_for_members(bool (*interrupted)()) {
       return make_error(Errc::kClosed, "start was interrupted while waiting for {} members",
                         options.members.size());
     }
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));  // start-up: nothing signals readiness but time
+    std::this_thread::sleep_for(
+        std::chrono::milliseconds(5));  // start-up: nothing signals readiness but time
   }
   if (!conductor->ready()) {
     const ConductorStats stats = conductor->stats();
-    PC_LOG_WARN("{} of {} members up after {} ms: going on without the others, and looking for them",
-                stats.members_up_count, stats.members_count, options.start_timeout_ms);
+    PC_LOG_WARN(
+        "{} of {} members up after {} ms: going on without the others, and looking for them",
+        stats.members_up_count, stats.members_count, options.start_timeout_ms);
   }
   return {};
 }

@@ -40,7 +40,8 @@ struct Node::State {
   Result<CallRunner*> runner_of(NodeTicket ticket) const;
   void close();
 
-  static constexpr uint32_t kPrimedEntries = 65536;  // 4 MiB; as many as the largest prefixes of a few hundred requests
+  static constexpr uint32_t kPrimedEntries =
+      65536;  // 4 MiB; as many as the largest prefixes of a few hundred requests
 
   NodeOptions options;
   Conductor::Identity identity;

@@ -91,14 +91,33 @@ double ns_per_cycle() noexcept {
   return rate;
 }
 
+// Nanoseconds per cycle as a fixed-point number: a multiplication of integers instead of a conversion to double.
+constexpr unsigned kRateBits = 32;
+
 // The pair of readings from which a thread extrapolates.
 // THREAD: its own thread's.
 struct Anchor {
   uint64_t cycles = 0;
+  uint64_t cycles_max = 0;  // from here on a new pair is read; 0 before the first one
+  uint64_t rate = 0;        // nanoseconds per cycle, times 2^kRateBits
   int64_t base_ns = 0;
   int64_t last_ns = 0;
-  double rate = -1;  // not asked yet
 };
+
+// The slow way, once in 10 ms: a new pair. Without a usable counter every reading goes here.
+Nanos anchored_now(Anchor& anchor) noexcept {
+  const double rate = ns_per_cycle();
+  if (rate <= 0) {
+    return monotonic_now();
+  }
+  const ClockPair now = read_both();
+  anchor.rate = static_cast<uint64_t>(rate * static_cast<double>(uint64_t{1} << kRateBits));
+  anchor.cycles_max = static_cast<uint64_t>(static_cast<double>(kAnchorNs) / rate);
+  anchor.cycles = now.cycles;
+  anchor.base_ns = now.time_ns;
+  anchor.last_ns = std::max(anchor.last_ns, now.time_ns);
+  return Nanos(anchor.last_ns);
+}
 
 }  // namespace
 
@@ -110,24 +129,14 @@ Nanos monotonic_now() noexcept {
 
 Nanos fast_now() noexcept {
   thread_local Anchor anchor;
-  if (anchor.rate <= 0) [[unlikely]] {
-    anchor.rate = ns_per_cycle();
-    if (anchor.rate <= 0) {
-      return monotonic_now();
-    }
+  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new pair.
+  const uint64_t elapsed_cycles = read_cycles() - anchor.cycles;
+  if (elapsed_cycles >= anchor.cycles_max) [[unlikely]] {
+    return anchored_now(anchor);
   }
-  const uint64_t cycles = read_cycles();
-  // A counter that went back (another socket, a migrated machine) gives a huge difference and a new
-  // base.
-  const double elapsed_ns = static_cast<double>(cycles - anchor.cycles) * anchor.rate;
-  if (elapsed_ns >= static_cast<double>(kAnchorNs)) [[unlikely]] {
-    const ClockPair now = read_both();
-    anchor.base_ns = now.time_ns;
-    anchor.cycles = now.cycles;
-    anchor.last_ns = std::max(anchor.last_ns, anchor.base_ns);
-    return Nanos(anchor.last_ns);
-  }
-  anchor.last_ns = std::max(anchor.last_ns, anchor.base_ns + static_cast<int64_t>(elapsed_ns));
+  // No overflow: at most 10 ms, below 2^24 ns, times 2^kRateBits.
+  const auto elapsed_ns = static_cast<int64_t>((elapsed_cycles * anchor.rate) >> kRateBits);
+  anchor.last_ns = std::max(anchor.last_ns, anchor.base_ns + elapsed_ns);
   return Nanos(anchor.last_ns);
 }
 

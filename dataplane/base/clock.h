@@ -7,12 +7,13 @@
 
 namespace peercache {
 
-/// The monotonic clock: nanoseconds since boot, the same for all processes of a host. About 20 ns.
+/// The monotonic clock: nanoseconds since boot, the same for all processes of a host.
 [[nodiscard]] Nanos monotonic_now() noexcept;
 
-/// The same clock read through the cycle counter, for loops: about 8 ns. Agrees with monotonic_now
-/// within a few microseconds (each thread re-anchors every 10 ms) and never goes back on one
-/// thread. Where the counter is not invariant it is monotonic_now.
+/// The same clock read through the cycle counter, for loops: measured 17 ns where monotonic_now takes
+/// 30 and the counter's instruction alone 13. Agrees with monotonic_now within a few microseconds
+/// (each thread reads both every 10 ms) and never goes back on one thread. Where the counter is not
+/// invariant it is monotonic_now.
 [[nodiscard]] Nanos fast_now() noexcept;
 
 /// Where a component gets its time from: the fast clock, or a ManualClock of a test. A value; copy

@@ -20,9 +20,7 @@ PC_RACY inline void copy_plain(std::byte* to, const std::byte* from, size_t byte
 #if PC_TSAN
   racy_copy(to, from, bytes);
 #else
-  if (bytes != 0) {  // an empty range may be null, which memcpy does not allow
-    std::memcpy(to, from, bytes);
-  }
+  std::memcpy(to, from, bytes);
 #endif
 }
 
@@ -35,24 +33,23 @@ size_t head_bytes(const std::byte* to, size_t alignment, size_t bytes) noexcept 
   return head < bytes ? head : bytes;
 }
 
-// Four lines per turn keep enough loads in flight to hide DRAM latency; the prefetch is what the
-// hardware prefetcher does not do across a 4 KiB page. Stores are aligned: a non-temporal store
-// that straddles lines would split.
+// Four lines per turn keep enough loads in flight to hide DRAM latency. Stores are aligned: a
+// non-temporal store that straddles lines would split.
 constexpr size_t kTurnBytes = 4 * kCacheLineBytes;
-constexpr size_t kPrefetchBytes = 1024;
 
 [[gnu::target("avx2")]] PC_RACY void stream_avx2(std::byte* to,
                                                  const std::byte* from,
-                                                 size_t bytes) noexcept {
+                                                 size_t bytes,
+                                                 const std::byte* ahead) noexcept {
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
   from += head;
+  ahead += head;
   bytes -= head;
-  for (; bytes >= kTurnBytes; bytes -= kTurnBytes, to += kTurnBytes, from += kTurnBytes) {
-    for (size_t line = 0; line < kTurnBytes; line += kCacheLineBytes) {
-      _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchBytes + line, _MM_HINT_NTA);
-    }
+  for (; bytes >= kTurnBytes;
+       bytes -= kTurnBytes, to += kTurnBytes, from += kTurnBytes, ahead += kTurnBytes) {
+    prefetch_bytes(ahead, kTurnBytes);
     __m256i vectors[kTurnBytes / sizeof(__m256i)];
     for (size_t i = 0; i < kTurnBytes / sizeof(__m256i); ++i) {
       vectors[i] = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from) + i);
@@ -66,16 +63,17 @@ constexpr size_t kPrefetchBytes = 1024;
 
 [[gnu::target("avx512f")]] PC_RACY void stream_avx512(std::byte* to,
                                                       const std::byte* from,
-                                                      size_t bytes) noexcept {
+                                                      size_t bytes,
+                                                      const std::byte* ahead) noexcept {
   const size_t head = head_bytes(to, kCacheLineBytes, bytes);
   copy_plain(to, from, head);
   to += head;
   from += head;
+  ahead += head;
   bytes -= head;
-  for (; bytes >= kTurnBytes; bytes -= kTurnBytes, to += kTurnBytes, from += kTurnBytes) {
-    for (size_t line = 0; line < kTurnBytes; line += kCacheLineBytes) {
-      _mm_prefetch(reinterpret_cast<const char*>(from) + kPrefetchBytes + line, _MM_HINT_NTA);
-    }
+  for (; bytes >= kTurnBytes;
+       bytes -= kTurnBytes, to += kTurnBytes, from += kTurnBytes, ahead += kTurnBytes) {
+    prefetch_bytes(ahead, kTurnBytes);
     __m512i vectors[kTurnBytes / sizeof(__m512i)];
     for (size_t i = 0; i < kTurnBytes / sizeof(__m512i); ++i) {
       vectors[i] = _mm512_loadu_si512(reinterpret_cast<const __m512i*>(from) + i);
@@ -94,13 +92,18 @@ CopyKernel probe_kernel() noexcept {
   return __builtin_cpu_supports("avx2") ? CopyKernel::kAvx2 : CopyKernel::kPlain;
 }
 
-void stream(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+void stream_ahead(CopyKernel kernel,
+                  std::byte* to,
+                  const std::byte* from,
+                  size_t bytes,
+                  const std::byte* ahead) noexcept {
   switch (kernel) {
     case CopyKernel::kAvx512:
-      return stream_avx512(to, from, bytes);
+      return stream_avx512(to, from, bytes, ahead);
     case CopyKernel::kAvx2:
-      return stream_avx2(to, from, bytes);
+      return stream_avx2(to, from, bytes, ahead);
     case CopyKernel::kPlain:
+      prefetch_bytes(ahead, bytes);
       return copy_plain(to, from, bytes);
   }
   PC_UNREACHABLE();
@@ -110,11 +113,23 @@ void stream(CopyKernel kernel, std::byte* to, const std::byte* from, size_t byte
 
 CopyKernel probe_kernel() noexcept { return CopyKernel::kPlain; }
 
-void stream(CopyKernel /*kernel*/, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+void stream_ahead(CopyKernel /*kernel*/,
+                  std::byte* to,
+                  const std::byte* from,
+                  size_t bytes,
+                  const std::byte* ahead) noexcept {
+  prefetch_bytes(ahead, bytes);
   copy_plain(to, from, bytes);
 }
 
 #endif
+
+// A whole object: the last page has nothing ahead of it, so it names itself (in the cache by then).
+void stream(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+  const size_t body = bytes > kPrefetchAheadBytes ? bytes - kPrefetchAheadBytes : 0;
+  stream_ahead(kernel, to, from, body, from + kPrefetchAheadBytes);
+  stream_ahead(kernel, to + body, from + body, bytes - body, from + body);
+}
 
 }  // namespace
 
@@ -140,6 +155,18 @@ void copy_bytes(std::byte* to, const std::byte* from, size_t bytes) noexcept {
     copy_plain(to, from, bytes);
   } else {
     stream(copy_kernel(), to, from, bytes);
+  }
+}
+
+void copy_bytes_ahead(std::byte* to,
+                      const std::byte* from,
+                      size_t bytes,
+                      const std::byte* ahead) noexcept {
+  if (bytes < kStreamingPieceBytesMin) {
+    prefetch_bytes(ahead, bytes);
+    copy_plain(to, from, bytes);
+  } else {
+    stream_ahead(copy_kernel(), to, from, bytes, ahead);
   }
 }
 

@@ -42,6 +42,10 @@ inline constexpr size_t kTicketsPerClient = 64;
 /// KiB of 64-byte requests.
 inline constexpr size_t kLaneEntries = 1024;
 
+/// Messages of a client that the pool agent has not taken yet (publish, touch, remove), 128 bytes
+/// each. A quarter of the largest batch: the agent takes them while the client still copies.
+inline constexpr size_t kPoolMessages = 1024;
+
 /// Slot sizes of a pool: one per pool of a model (K and V pages, side buffers, draft model) and
 /// rank layout.
 inline constexpr size_t kSizeClassesMax = 32;
@@ -70,6 +74,7 @@ static_assert(kClientsLeased < kClientsMax, "the tier and tests need a client of
 static_assert(kBatchOpsMax * 2 <= kOpsPerClient, "a batch can be submitted while another runs");
 static_assert(kOpsPerClient <= UINT16_MAX, "an operation's index travels in 16 bits of its cookie");
 static_assert(kTicketsPerClient <= UINT8_MAX, "a ticket's index travels in 8 bits of its cookie");
+static_assert(is_power_of_two(kPoolMessages), "ring mask");
 static_assert(is_power_of_two(kLaneEntries) && is_power_of_two(kInflightPerRail),
               "ring and table masks");
 static_assert(is_power_of_two(kOpsPerClient) && is_power_of_two(kTicketsPerClient), "table masks");

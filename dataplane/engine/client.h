@@ -21,6 +21,9 @@ namespace peercache {
 /// What a client did, by outcome; single writer, read by anyone.
 struct ClientCounters {
   Counter operations, bytes, ok, stale, bad_payload, deadline, cancelled, peer_lost, retried, refused;
+  Counter failed;          ///< transport errors, bounds found wrong by the peer, no rail
+  Counter verified;        ///< payload hashes compared
+  Counter fence_overruns;  ///< waits that took longer than the grace to get their memory quiet
 };
 
 /// One application thread's handle: submits batches of scattered READs, WRITEs and LOOKUPs, and collects them.
@@ -61,7 +64,7 @@ class Client {
   /// Outcome of operation `op_index`. REQUIRES: the ticket is not stale; op_index < size of the batch.
   OpStatus status(Ticket ticket, uint32_t op_index) const;
 
-  /// Header as it was read after the bytes of a validated READ that ended kOk.
+  /// Header as it was read after the bytes of a validated READ. REQUIRES: it ended kOk or kStale.
   const SlotHeader& header(Ticket ticket, uint32_t op_index) const;
 
   /// Asks for the end of a batch; its operations end as kCancelled or with their true outcome. Does not wait.

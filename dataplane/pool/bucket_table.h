@@ -9,12 +9,14 @@
 
 namespace peercache {
 
-/// Open table of 64-byte records in 256-byte buckets, two candidate buckets per key; the form of a directory shard and of
-/// the local index. Records never move between buckets: a move would hide one from a READ in flight.
+/// Open table of 64-byte records in 256-byte buckets, two candidate buckets per key; the form of a
+/// directory shard and of the local index. Records never move between buckets: a move would hide
+/// one from a READ in flight.
 ///
-/// THREAD:     one writer; readers anywhere, in any process or over the network, through `lookup_buckets` (checksums).
-/// BORROWS:    its memory (zeroed at open; a multiple of sizeof(Bucket)).
-/// INVARIANTS: (B1) every non-empty record is sealed and lies in one of its key's two buckets. (B2) at most
+/// THREAD:     one writer; readers anywhere, in any process or over the network, through
+/// `lookup_buckets` (checksums). BORROWS:    its memory (zeroed at open; a multiple of
+/// sizeof(Bucket)). INVARIANTS: (B1) every non-empty record is sealed and lies in one of its key's
+/// two buckets. (B2) at most
 ///             limits::kLocationsPerKey records of a key, of different nodes.
 class BucketTable {
  public:
@@ -22,9 +24,10 @@ class BucketTable {
 
   enum class InsertOutcome : uint8_t {
     kInserted,
-    kReplaced,      ///< an older record of the same node and key
-    kStaleSequence, ///< the table holds a newer record of the node and key; nothing changed
-    kDroppedOldest, ///< both buckets were full (or the key had all its locations): the oldest record went, see `dropped`
+    kReplaced,       ///< an older record of the same node and key
+    kStaleSequence,  ///< the table holds a newer record of the node and key; nothing changed
+    kDroppedOldest,  ///< both buckets were full (or the key had all its locations): the oldest
+                     ///< record went, see `dropped`
   };
   struct Insert {
     InsertOutcome outcome;
@@ -34,7 +37,8 @@ class BucketTable {
   /// Adds a sealed record. A newer sequence replaces this node's record of the key.
   Insert insert(const Location& location);
 
-  /// Removes the record that equals `location` in key, node, slot, generation and sequence. False if there is none.
+  /// Removes the record that equals `location` in key, node, slot, generation and sequence. False
+  /// if there is none.
   bool erase(const Location& location);
 
   /// Removes what `fn(const Location&)` says; returns how many. O(table).
@@ -74,7 +78,8 @@ class BucketTable {
   void check_invariants() const;
 
  private:
-  BucketTable(Bucket* buckets, uint64_t bucket_count) : buckets_(buckets), bucket_count_(bucket_count) {}
+  BucketTable(Bucket* buckets, uint64_t bucket_count)
+      : buckets_(buckets), bucket_count_(bucket_count) {}
   void clear_record(Location& record);
   void write_record(Location& record, const Location& value);
 

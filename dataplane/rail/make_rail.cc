@@ -4,6 +4,7 @@
 
 #include "dataplane/rail/rail.h"
 #include "dataplane/transport/null/null_transport.h"
+#include "dataplane/transport/shm/shm_transport.h"
 #include "dataplane/transport/sim/sim_transport.h"
 
 namespace peercache {
@@ -26,6 +27,11 @@ Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
 
 Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
                                                std::unique_ptr<SimTransport> transport) {
+  return make(options, std::move(transport));
+}
+
+Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
+                                               std::unique_ptr<ShmTransport> transport) {
   return make(options, std::move(transport));
 }
 

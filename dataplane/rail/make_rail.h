@@ -9,6 +9,7 @@
 namespace peercache {
 
 class NullTransport;
+class ShmTransport;
 class SimTransport;
 
 /// Makes a rail over a transport that was opened by its own function: make_rail.cc is the one
@@ -18,5 +19,8 @@ Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
                                                std::unique_ptr<NullTransport> transport);
 Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
                                                std::unique_ptr<SimTransport> transport);
+
+Result<std::unique_ptr<ManagedRail>> make_rail(const RailOptions& options,
+                                               std::unique_ptr<ShmTransport> transport);
 
 }  // namespace peercache

@@ -125,6 +125,9 @@ void lookup_buckets(const Bucket* table,
       search_bucket(table[pair.second_index], keys[i], results[i]);
     }
   }
+  // The records, THEN what they name: meets copy_done_fence() in BucketTable::write_record();
+  // header and bytes of a record of this node are visible to whoever found it.
+  validation_fence();
 }
 
 }  // namespace peercache

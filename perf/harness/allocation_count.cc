@@ -1,5 +1,6 @@
 #include "perf/harness/allocation_count.h"
 
+#include <cstddef>
 #include <cstdlib>
 #include <new>
 
@@ -8,9 +9,10 @@ thread_local uint64_t allocations_count = 0;
 
 void* counted(std::size_t bytes, std::size_t alignment) {
   ++allocations_count;
-  void* memory = alignment <= alignof(std::max_align_t)
-                     ? std::malloc(bytes == 0 ? 1 : bytes)
-                     : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
+  void* memory =
+      alignment <= alignof(std::max_align_t)
+          ? std::malloc(bytes == 0 ? 1 : bytes)
+          : std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
   return memory;
 }

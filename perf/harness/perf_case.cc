@@ -73,9 +73,11 @@ PerfOptions parse_perf_options(int argc, char** argv, const char* what) {
 }
 
 void report(const PerfOptions& options, const PerfRow& row) {
-  std::printf("{\"bench\": \"%s\", \"case\": \"%s\", \"state\": \"%s\", \"unit\": \"%s\", \"higher_is_better\": %s",
-              row.bench.c_str(), row.case_name.c_str(), options.state.c_str(), row.unit.c_str(),
-              row.higher_is_better ? "true" : "false");
+  std::printf(
+      "{\"bench\": \"%s\", \"case\": \"%s\", \"state\": \"%s\", \"unit\": \"%s\", "
+      "\"higher_is_better\": %s",
+      row.bench.c_str(), row.case_name.c_str(), options.state.c_str(), row.unit.c_str(),
+      row.higher_is_better ? "true" : "false");
   print_list("values", row.values);
   if (!row.ceiling_name.empty()) {
     std::printf(", \"ceiling_name\": \"%s\"", row.ceiling_name.c_str());

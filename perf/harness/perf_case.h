@@ -38,10 +38,10 @@ struct PerfRow {
   std::string unit;
   bool higher_is_better = true;
   std::vector<double> values;
-  std::string ceiling_name;        ///< empty: none
-  std::vector<double> ceilings;    ///< one per value
-  double budget_ratio = 0;         ///< least wanted value / ceiling; 0: none
-  double budget_value = 0;         ///< least (or most) wanted value; 0: none
+  std::string ceiling_name;      ///< empty: none
+  std::vector<double> ceilings;  ///< one per value
+  double budget_ratio = 0;       ///< least wanted value / ceiling; 0: none
+  double budget_value = 0;       ///< least (or most) wanted value; 0: none
   std::vector<std::pair<std::string, double>> extra;
 };
 

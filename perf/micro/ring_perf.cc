@@ -49,7 +49,9 @@ double two_threads(Nanos time) {
   return rate;
 }
 
-void run(const perf::PerfOptions& options, const char* name, const std::function<double()>& subject) {
+void run(const perf::PerfOptions& options,
+         const char* name,
+         const std::function<double()>& subject) {
   if (!options.wants(name)) return;
   perf::PerfRow row;
   row.bench = "ring";

@@ -28,19 +28,6 @@ def fences(files):
     )
 
 
-@check("seq-cst")
-def seq_cst(files):
-    places = [
-        file for file in cpp(files, source_only=True) if file.path != "dataplane/base/ordering.h"
-    ]
-    return matches(
-        "seq-cst",
-        places,
-        r"memory_order_seq_cst|memory_order::seq_cst",
-        "sequential consistency is for the named operations of base/ordering.h",
-    )
-
-
 def call_arguments(code, opening):
     """The text between the parenthesis at `opening` and its partner."""
     depth = 0
@@ -103,8 +90,8 @@ def comments(text):
 
 @check("order-label")
 def order_label(files):
-    """An acquire or release stands beside a comment with its label, and the label's partner exists."""
-    order = re.compile(r"memory_order(?:_|::)(acquire|release|acq_rel)")
+    """An order above relaxed stands beside a comment with its label, and the label's partner exists."""
+    order = re.compile(r"memory_order(?:_|::)(acquire|release|acq_rel|seq_cst)")
     label = re.compile(r"\b[A-Z]{1,3}\d{1,2}\b")
     definition = re.compile(r"\b([A-Z]{1,3}\d{1,2}) (?:acquire|release|acq_rel|seq_cst|relaxed)\b")
     findings, defined = [], set()

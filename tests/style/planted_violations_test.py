@@ -34,7 +34,6 @@ PLANTED = {
     "machine-path": ("scripts/where.sh", "cd /home/somebody/tree\n"),
     "volatile": ("dataplane/rail/flag.cc", "volatile int flag = 0;\n"),
     "fence": ("dataplane/rail/order.cc", "void f() { _mm_sfence(); }\n"),
-    "seq-cst": ("dataplane/rail/strong.cc", "auto order = std::memory_order_seq_cst;\n"),
     "atomic-order": (
         "dataplane/rail/count.cc",
         "std::atomic<int> count_{0};\nint f() { return count_.load(); }\n",

@@ -1,12 +1,11 @@
 #pragma once
 
 #include <arpa/inet.h>
+#include <cstdint>
 #include <netinet/in.h>
+#include <set>
 #include <sys/socket.h>
 #include <unistd.h>
-
-#include <cstdint>
-#include <set>
 
 namespace peercache::testing {
 

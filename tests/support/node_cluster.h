@@ -34,7 +34,10 @@ struct Objects {
 };
 
 /// Keys `prefix`-0 ... `prefix`-(count-1), each of `piece_count` pieces.
-inline Objects make_objects(const std::string& prefix, size_t count, size_t object_bytes, size_t piece_count = 2) {
+inline Objects make_objects(const std::string& prefix,
+                            size_t count,
+                            size_t object_bytes,
+                            size_t piece_count = 2) {
   Objects objects;
   objects.object_bytes = object_bytes;
   objects.memory.resize(count * object_bytes);
@@ -53,7 +56,9 @@ inline Objects make_objects(const std::string& prefix, size_t count, size_t obje
 }
 
 /// Options of a small node; `ports` are those of all members, `own` its place among them.
-inline NodeOptions small_node(const std::vector<uint16_t>& ports, size_t own, const std::string& runtime_dir) {
+inline NodeOptions small_node(const std::vector<uint16_t>& ports,
+                              size_t own,
+                              const std::string& runtime_dir) {
   NodeOptions options;
   options.node_id = "node-" + std::to_string(own);
   options.cluster_name = "test-" + std::to_string(ports[0]);

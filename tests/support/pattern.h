@@ -12,7 +12,8 @@ namespace peercache::testing {
 /// Contents that say what they are: every 8 bytes depend on key and offset, so that a byte of another object, of another
 /// place or of another life of a slot is seen.
 inline uint64_t pattern_word(const Key128& key, uint64_t word_index) {
-  uint64_t value = key.low ^ (key.high * 0x9e3779b97f4a7c15ULL) ^ (word_index * 0xbf58476d1ce4e5b9ULL);
+  uint64_t value =
+      key.low ^ (key.high * 0x9e3779b97f4a7c15ULL) ^ (word_index * 0xbf58476d1ce4e5b9ULL);
   value ^= value >> 29;
   value *= 0x94d049bb133111ebULL;
   return value ^ (value >> 32);

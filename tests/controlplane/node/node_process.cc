@@ -26,19 +26,22 @@ std::string run_command(Node& node, const std::string& line) {
   if (verb == "put") {
     Objects objects = make_objects(prefix, count, bytes);
     objects.fill();
-    const Result<void> done = node.put(objects.batch(), {}, objects.statuses, std::chrono::seconds(5));
-    answer << "stored " << objects.count(KeyStatus::kStored) << " held " << objects.count(KeyStatus::kHeld) << " ok "
-           << done.has_value();
+    const Result<void> done =
+        node.put(objects.batch(), {}, objects.statuses, std::chrono::seconds(5));
+    answer << "stored " << objects.count(KeyStatus::kStored) << " held "
+           << objects.count(KeyStatus::kHeld) << " ok " << done.has_value();
   } else if (verb == "get") {
     Objects objects = make_objects(prefix, count, bytes);
     const Result<void> done = node.get(objects.batch(), objects.statuses, std::chrono::seconds(5));
     size_t wrong = 0;
     for (size_t i = 0; i < count; ++i) {
-      const bool hit = objects.statuses[i] == KeyStatus::kHitPeer || objects.statuses[i] == KeyStatus::kHitOwn;
+      const bool hit =
+          objects.statuses[i] == KeyStatus::kHitPeer || objects.statuses[i] == KeyStatus::kHitOwn;
       if (hit) wrong += objects.wrong_bytes(i);
     }
-    answer << "own " << objects.count(KeyStatus::kHitOwn) << " peer " << objects.count(KeyStatus::kHitPeer) << " wrong "
-           << wrong << " ok " << done.has_value();
+    answer << "own " << objects.count(KeyStatus::kHitOwn) << " peer "
+           << objects.count(KeyStatus::kHitPeer) << " wrong " << wrong << " ok "
+           << done.has_value();
   } else if (verb == "exists") {
     Objects objects = make_objects(prefix, count, 8);
     const Result<uint32_t> leading = node.exists(objects.keys, objects.statuses, Nanos(0));
@@ -61,7 +64,8 @@ int main(int argc, char** argv) {
     return 2;
   }
   std::vector<uint16_t> ports;
-  for (int i = 4; i < argc; ++i) ports.push_back(static_cast<uint16_t>(std::strtoul(argv[i], nullptr, 10)));
+  for (int i = 4; i < argc; ++i)
+    ports.push_back(static_cast<uint16_t>(std::strtoul(argv[i], nullptr, 10)));
   NodeOptions options = small_node(ports, std::strtoul(argv[3], nullptr, 10), argv[1]);
   options.pool_bytes = std::strtoull(argv[2], nullptr, 10);
   options.start_timeout_ms = 10;  // the test asks for `members` until all are there

@@ -1,11 +1,10 @@
 // Nodes in processes of their own: what still holds when one is killed or frozen.
 
-#include <catch2/catch.hpp>
-
-#include <sys/resource.h>
-
 #include <algorithm>
+#include <sys/resource.h>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "tests/support/child_process.h"
 #include "tests/support/node_cluster.h"
@@ -31,7 +30,8 @@ struct Processes {
   }
 
   void start(size_t i, uint64_t pool_bytes) {
-    std::vector<std::string> command{PC_NODE_PROCESS, dir.path(), std::to_string(pool_bytes), std::to_string(i)};
+    std::vector<std::string> command{PC_NODE_PROCESS, dir.path(), std::to_string(pool_bytes),
+                                     std::to_string(i)};
     for (const uint16_t port : ports) command.push_back(std::to_string(port));
     children.resize(std::max(children.size(), i + 1));
     children[i] = std::make_unique<ChildProcess>(command);
@@ -100,17 +100,22 @@ TEST_CASE("process: X-9, a killed producer's keys are misses at once and can be 
   CHECK(objects.count(KeyStatus::kStored) == 32);
   REQUIRE(processes.node->get(objects.batch(), objects.statuses, kLong).has_value());
   CHECK(objects.count(KeyStatus::kHitOwn) == 32);
+  REQUIRE(processes.node->flush(kLong).has_value());
   CHECK(processes.ask(2, "get keys 32 16384") == "own 0 peer 32 wrong 0 ok 1");
   CHECK(processes.node->stats().outlived_count == 0);
 }
 
-TEST_CASE("process: reads run while their owner is killed, and end as validated hits or misses in time") {
+TEST_CASE(
+    "process: reads run while their owner is killed, and end as validated hits or misses in time") {
   Processes processes(2, 64 << 20);
   REQUIRE(processes.ask(1, "put big 48 1048576") == "stored 48 held 0 ok 1");
   REQUIRE(processes.ask(1, "flush") == "flushed 1");
   std::atomic<bool> killed{false};
+  std::atomic<int> rounds{0};
   std::thread killer([&] {
-    usleep(10000);
+    while (rounds < 3)
+      std::this_thread::yield();  // some reads were whole; the next one is under way
+    usleep(3000);
     processes.children[1]->signal(SIGKILL);
     killed = true;
   });
@@ -119,13 +124,15 @@ TEST_CASE("process: reads run while their owner is killed, and end as validated 
   for (int round = 0; round < 200; ++round) {
     Objects objects = make_objects("big", 48, 1048576, 4);
     const auto began = std::chrono::steady_clock::now();
-    REQUIRE(processes.node->get(objects.batch(), objects.statuses, std::chrono::seconds(1)).has_value());
+    REQUIRE(processes.node->get(objects.batch(), objects.statuses, std::chrono::seconds(1))
+                .has_value());
     CHECK(std::chrono::steady_clock::now() - began < std::chrono::milliseconds(1250));
     for (size_t i = 0; i < objects.keys.size(); ++i) {
       if (objects.statuses[i] != KeyStatus::kHitPeer) continue;
       ++hits;
       wrong += objects.wrong_bytes(i);
     }
+    ++rounds;
     if (killed && objects.count(KeyStatus::kHitPeer) == 0) break;
   }
   killer.join();
@@ -143,7 +150,8 @@ TEST_CASE("process: a frozen owner's pages stay readable, and calls keep their d
   processes.children[1]->signal(SIGSTOP);
   Objects objects = make_objects("cold", 16, 65536);
   const auto began = std::chrono::steady_clock::now();
-  REQUIRE(processes.node->get(objects.batch(), objects.statuses, std::chrono::milliseconds(500)).has_value());
+  REQUIRE(processes.node->get(objects.batch(), objects.statuses, std::chrono::milliseconds(500))
+              .has_value());
   CHECK(std::chrono::steady_clock::now() - began < std::chrono::milliseconds(750));
   CHECK(objects.count(KeyStatus::kHitPeer) == 16);
   Objects mine = make_objects("while-frozen", 4, 65536);

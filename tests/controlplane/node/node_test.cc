@@ -1,9 +1,10 @@
 // Whole nodes in one process: real conductors, real shared memory.
 
-#include <catch2/catch.hpp>
-
 #include <algorithm>
+#include <poll.h>
 #include <thread>
+
+#include <catch2/catch.hpp>
 
 #include "tests/support/node_cluster.h"
 
@@ -59,7 +60,8 @@ void get(Node& node, Objects& objects) {
   INFO((done ? "" : to_string(done.error())));
   REQUIRE(done.has_value());
   for (size_t i = 0; i < objects.keys.size(); ++i) {
-    const bool hit = objects.statuses[i] == KeyStatus::kHitOwn || objects.statuses[i] == KeyStatus::kHitPeer;
+    const bool hit =
+        objects.statuses[i] == KeyStatus::kHitOwn || objects.statuses[i] == KeyStatus::kHitPeer;
     if (hit) REQUIRE(objects.wrong_bytes(i) == 0);
   }
 }
@@ -155,7 +157,8 @@ TEST_CASE("node: remove and clear touch own objects only, and are done when they
   CHECK(b.count(KeyStatus::kHitPeer) == 4);
 }
 
-TEST_CASE("node: objects of another length under the same key are misses, and verify finds no fault") {
+TEST_CASE(
+    "node: objects of another length under the same key are misses, and verify finds no fault") {
   Cluster cluster(2, [](NodeOptions& options, size_t) { options.verify = VerifyMode::kFull; });
   Objects objects = make_objects("len", 3, 12288, 3);
   REQUIRE(put(cluster[0], objects) == 3);
@@ -197,9 +200,11 @@ TEST_CASE("node: when all clients are leased, submit says busy at its deadline")
   Cluster cluster(1, [](NodeOptions& options, size_t) { options.client_count = 2; });
   Objects objects = make_objects("busy", 1, 4096);
   std::vector<NodeTicket> held;
-  for (int i = 0; i < 2; ++i) held.push_back(cluster[0].submit_exists(objects.keys, {}, kLong).value());
+  for (int i = 0; i < 2; ++i)
+    held.push_back(cluster[0].submit_exists(objects.keys, {}, kLong).value());
   const auto began = std::chrono::steady_clock::now();
-  const Result<NodeTicket> third = cluster[0].submit_exists(objects.keys, {}, std::chrono::milliseconds(50));
+  const Result<NodeTicket> third =
+      cluster[0].submit_exists(objects.keys, {}, std::chrono::milliseconds(50));
   REQUIRE(!third.has_value());
   CHECK(third.error().code == Errc::kBusy);
   CHECK(std::chrono::steady_clock::now() - began >= std::chrono::milliseconds(50));
@@ -231,7 +236,8 @@ TEST_CASE("node: bad input has an error of its own with the values in it, and no
   }
   SECTION("statuses of another count") {
     objects.statuses.pop_back();
-    CHECK(cluster[0].put(objects.batch(), {}, objects.statuses, kLong).error().code == Errc::kInvalidArgument);
+    CHECK(cluster[0].put(objects.batch(), {}, objects.statuses, kLong).error().code ==
+          Errc::kInvalidArgument);
   }
   CHECK(cluster[0].stats().pool_objects_count == 0);
 }
@@ -258,7 +264,8 @@ TEST_CASE("node: calls from many threads at once stay correct while others evict
   for (size_t t = 0; t < 6; ++t) {
     threads.emplace_back([&, t] {
       for (int round = 0; round < 60; ++round) {
-        Objects objects = make_objects("mix" + std::to_string((t * 7 + static_cast<size_t>(round)) % 24), 6, 65536);
+        Objects objects = make_objects(
+            "mix" + std::to_string((t * 7 + static_cast<size_t>(round)) % 24), 6, 65536);
         Node& node = cluster[t % 2];
         if (t < 3) {
           objects.fill();
@@ -267,7 +274,8 @@ TEST_CASE("node: calls from many threads at once stay correct while others evict
           static_cast<void>(node.exists(objects.keys, {}, kLong));
           static_cast<void>(node.get(objects.batch(), objects.statuses, kLong));
           for (size_t i = 0; i < objects.keys.size(); ++i) {
-            const bool hit = objects.statuses[i] == KeyStatus::kHitOwn || objects.statuses[i] == KeyStatus::kHitPeer;
+            const bool hit = objects.statuses[i] == KeyStatus::kHitOwn ||
+                             objects.statuses[i] == KeyStatus::kHitPeer;
             if (hit) wrong += objects.wrong_bytes(i);
           }
         }

@@ -62,6 +62,23 @@ TEST_CASE("copy: every kernel copies every small size at every alignment", "[uni
   }
 }
 
+TEST_CASE("copy: every kernel is exact around its block of four pages", "[unit]") {
+  for (const CopyKernel kernel : kernels_here()) {
+    const auto copy = [&](std::byte* to, const std::byte* from, size_t bytes) {
+      test_copy_streaming(kernel, to, from, bytes);
+    };
+    for (const size_t blocks : {1, 2, 3}) {
+      for (const ptrdiff_t more : {-65, -64, -1, 0, 1, 63, 64, 4095, 4097}) {
+        const size_t bytes = blocks * 16384 + static_cast<size_t>(more);
+        for (const size_t to_offset : {0, 1, 64}) {
+          CAPTURE(to_string(kernel), bytes, to_offset);
+          REQUIRE(copies_exactly(copy, bytes, to_offset, 5));
+        }
+      }
+    }
+  }
+}
+
 TEST_CASE("copy: copy_bytes is exact around the streaming threshold", "[unit]") {
   for (const size_t bytes :
        {kStreamingBytesMin - 65, kStreamingBytesMin - 1, kStreamingBytesMin, kStreamingBytesMin + 1,
@@ -75,10 +92,14 @@ TEST_CASE("copy: copy_bytes is exact around the streaming threshold", "[unit]") 
   }
 }
 
-TEST_CASE("copy: the cached copy is exact", "[unit]") {
+TEST_CASE("copy: the copies by name are exact", "[unit]") {
   for (const size_t bytes :
        {size_t{0}, size_t{1}, size_t{63}, size_t{4096}, kStreamingBytesMin + 3}) {
     REQUIRE(copies_exactly(&copy_bytes_cached, bytes, 1, 3));
+    const auto ahead = [](std::byte* to, const std::byte* from, size_t count) {
+      copy_bytes_ahead(to, from, count, nullptr);
+    };
+    REQUIRE(copies_exactly(ahead, bytes, 1, 3));
   }
 }
 

@@ -1,0 +1,35 @@
+#include "dataplane/transport/shm/shm_transport.h"
+
+#include "dataplane/base/assert.h"
+
+namespace peercache {
+
+static_assert(Transport<ShmTransport>);
+
+Result<std::unique_ptr<ShmTransport>> ShmTransport::open(ShmEndpoint& endpoint,
+                                                         WakeEvent* client_event) {
+  ShmPort* port = endpoint.lease_port(client_event);
+  if (port == nullptr) {
+    return make_error(Errc::kNoClient, "all {} ports of the shm endpoint are leased",
+                      limits::kClientsMax);
+  }
+  return std::unique_ptr<ShmTransport>(new ShmTransport(endpoint, *port));
+}
+
+ShmTransport::~ShmTransport() {
+  check_invariants();
+  PC_ASSERT(small_.count() == 0, small_.count());
+  PC_ASSERT(bulk_.count() == 0, bulk_.count());
+  PC_ASSERT(writes_count_ == 0, writes_count_);
+  endpoint_.release_port(port_);
+}
+
+Result<LocalKey> ShmTransport::register_memory(const MemorySpec& /*memory*/) { return LocalKey(0); }
+
+void ShmTransport::check_invariants() const {
+  PC_ASSERT(small_.count() + bulk_.count() + writes_count_ <= kDepth, small_.count(), bulk_.count(),
+            writes_count_);  // (S1)
+  PC_ASSERT(writes_count_ <= ShmPort::kWritesMax, writes_count_);
+}
+
+}  // namespace peercache
