@@ -187,17 +187,21 @@ class Rail final : public ManagedRail {
   void push_all_done() noexcept PC_REQUIRES(role_);
   void end_turn(int work) noexcept PC_REQUIRES(role_);
 
-  // rail_trouble_impl.h: deadlines, cancels, fences, suspects, probes.
+  // rail_trouble_impl.h: deadlines, cancels, fences.
   int run_timers() noexcept PC_REQUIRES(role_);
   Nanos expire_slots() noexcept PC_REQUIRES(role_);
   Nanos expire_backlogs() noexcept PC_REQUIRES(role_);
-  Nanos probe_where_due() noexcept PC_REQUIRES(role_);
   void expire_posted(uint16_t index) noexcept PC_REQUIRES(role_);
   void cancel(RailLane& lane, const LaneRequest& request) noexcept PC_REQUIRES(role_);
   void end_early(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
   void fence(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void fence_done(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void release_held(PeerIndex peer) noexcept PC_REQUIRES(role_);
+  void arm_timer(Nanos at) noexcept PC_REQUIRES(role_) {
+    rail_.timers_due_at = at < rail_.timers_due_at ? at : rail_.timers_due_at;
+  }
+
+  // rail_probe_impl.h: errors, suspects, probes.
   void note_error(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void suspect(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void try_link(PeerIndex peer) noexcept PC_REQUIRES(role_);
@@ -208,9 +212,7 @@ class Rail final : public ManagedRail {
   Nanos probe_link(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void add_trouble(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void note_state() noexcept PC_REQUIRES(role_);
-  void arm_timer(Nanos at) noexcept PC_REQUIRES(role_) {
-    rail_.timers_due_at = at < rail_.timers_due_at ? at : rail_.timers_due_at;
-  }
+  Nanos probe_where_due() noexcept PC_REQUIRES(role_);
 
   // rail_command_impl.h: what the conductor asks for, and the thread.
   int take_commands() noexcept PC_REQUIRES(role_);
@@ -296,5 +298,6 @@ class Rail final : public ManagedRail {
 
 #include "dataplane/rail/rail_command_impl.h"
 #include "dataplane/rail/rail_complete_impl.h"
+#include "dataplane/rail/rail_probe_impl.h"
 #include "dataplane/rail/rail_submit_impl.h"
 #include "dataplane/rail/rail_trouble_impl.h"
