@@ -204,6 +204,7 @@ class Rail final : public ManagedRail {
   Nanos probe_link(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void add_trouble(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void note_state() noexcept PC_REQUIRES(role_);
+  void give_up_posted() noexcept PC_REQUIRES(role_);
   void arm_timer(Nanos at) noexcept PC_REQUIRES(role_) {
     rail_.timers_due_at = at < rail_.timers_due_at ? at : rail_.timers_due_at;
   }
