@@ -213,6 +213,7 @@ class Rail final : public ManagedRail {
   void add_trouble(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void note_state() noexcept PC_REQUIRES(role_);
   Nanos probe_where_due() noexcept PC_REQUIRES(role_);
+  void give_up_posted() noexcept PC_REQUIRES(role_);
 
   // rail_command_impl.h: what the conductor asks for, and the thread.
   int take_commands() noexcept PC_REQUIRES(role_);

@@ -19,6 +19,22 @@ void Rail<T>::note_error(PeerIndex peer) noexcept {
   note_state();
 }
 
+/// The rail went down: what it has posted is fenced and ends as kNoRail, for another rail to do,
+/// rather than waiting here for its time-out.
+template <Transport T>
+void Rail<T>::give_up_posted() noexcept {
+  rail_.table.for_each_used([this](uint16_t /*index*/, InflightSlot& slot) {
+    role_.assert_held();
+    const bool posted = slot.phase == InflightPhase::kData || slot.phase == InflightPhase::kHeader;
+    if (posted && slot.doom == OpStatus::kPending) {
+      slot.doom = OpStatus::kNoRail;
+      if (rail_.links[slot.peer.value()].posted_count != 0) {  // 0: its completion is at hand
+        fence(slot.peer);
+      }
+    }
+  });
+}
+
 template <Transport T>
 void Rail<T>::note_state() noexcept {
   const RailState state = rail_.health.state();
@@ -27,6 +43,9 @@ void Rail<T>::note_state() noexcept {
   }
   rail_.shown_state = state;
   rail_.refuses_all = rail_.stopping || state == RailState::kDown;
+  if (state == RailState::kDown) {
+    give_up_posted();
+  }
   // Relaxed is enough: a hint for striping; an operation that comes all the same is refused.
   mailbox_.state.store(state, std::memory_order_relaxed);
   tell(RailEventKind::kStateChanged, PeerIndex{0});
