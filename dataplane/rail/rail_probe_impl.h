@@ -1,6 +1,7 @@
 #pragma once
 
-// Part of rail/rail.h: how errors make peers suspect and rails go down, and the probes that bring them
+// Part of rail/rail.h: how errors make peers suspect and rails go down, and the probes that bring
+// them
 // back.
 
 #include <algorithm>
