@@ -25,6 +25,9 @@
 #include "dataplane/rail/rail_options.h"
 #include "dataplane/transport/transport.h"
 
+// What runs for each operation is compiled into the loop: left to itself g++ calls most of it.
+#define PC_RAIL_INLINE [[gnu::always_inline]] inline
+
 namespace peercache {
 
 namespace detail {
@@ -158,42 +161,47 @@ class Rail final : public ManagedRail {
   // rail_submit_impl.h: from the lanes to the transport.
   int pull() noexcept PC_REQUIRES(role_);
   int pull_lane(RailLane& lane) noexcept PC_REQUIRES(role_);
-  bool can_start() const noexcept PC_REQUIRES(role_);
-  void start_op(RailLane& lane, OpRecord* op) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE bool can_start() const noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void start_op(RailLane& lane, OpRecord* op) noexcept PC_REQUIRES(role_);
   int post_ready() noexcept PC_REQUIRES(role_);
   template <bool kHeaders>
   int post_from(BoundedFifo<uint16_t>& queue) noexcept PC_REQUIRES(role_);
-  Admission admit(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE Admission admit(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
   Admission admit_slowly(uint16_t index, bool header) noexcept PC_REQUIRES(role_);
-  bool over_budget(const InflightSlot& slot) const noexcept PC_REQUIRES(role_);
-  WorkRequest data_request(uint16_t index) noexcept PC_REQUIRES(role_);
-  WorkRequest header_request(uint16_t index) noexcept PC_REQUIRES(role_);
-  void note_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE bool over_budget(const InflightSlot& slot) const noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE WorkRequest data_request(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE WorkRequest header_request(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void note_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
   void undo_posted(uint16_t index, InflightPhase phase) noexcept PC_REQUIRES(role_);
 
   // rail_complete_impl.h: from the transport to the lanes.
   int reap() noexcept PC_REQUIRES(role_);
-  void complete(const Completion& completion) noexcept PC_REQUIRES(role_);
-  void complete_ok(uint16_t index) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void complete(const Completion& completion) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void complete_ok(uint16_t index) noexcept PC_REQUIRES(role_);
   void complete_failed(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
   void requeue_flushed(uint16_t index, bool asked_for) noexcept PC_REQUIRES(role_);
-  void finish(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
-  void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void finish(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
+  PC_RAIL_INLINE void hand_back(RailLane& lane, OpRecord* op, OpStatus status) noexcept
+      PC_REQUIRES(role_);
   void push_done(RailLane& lane) noexcept PC_REQUIRES(role_);
   void push_all_done() noexcept PC_REQUIRES(role_);
   void end_turn(int work) noexcept PC_REQUIRES(role_);
 
-  // rail_trouble_impl.h: deadlines, cancels, fences, suspects, probes.
+  // rail_trouble_impl.h: deadlines, cancels, fences.
   int run_timers() noexcept PC_REQUIRES(role_);
   Nanos expire_slots() noexcept PC_REQUIRES(role_);
   Nanos expire_backlogs() noexcept PC_REQUIRES(role_);
-  Nanos probe_where_due() noexcept PC_REQUIRES(role_);
   void expire_posted(uint16_t index) noexcept PC_REQUIRES(role_);
   void cancel(RailLane& lane, const LaneRequest& request) noexcept PC_REQUIRES(role_);
   void end_early(uint16_t index, OpStatus status) noexcept PC_REQUIRES(role_);
   void fence(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void fence_done(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void release_held(PeerIndex peer) noexcept PC_REQUIRES(role_);
+  void arm_timer(Nanos at) noexcept PC_REQUIRES(role_) {
+    rail_.timers_due_at = at < rail_.timers_due_at ? at : rail_.timers_due_at;
+  }
+
+  // rail_probe_impl.h: errors, suspects, probes.
   void note_error(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void suspect(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void try_link(PeerIndex peer) noexcept PC_REQUIRES(role_);
@@ -204,9 +212,8 @@ class Rail final : public ManagedRail {
   Nanos probe_link(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void add_trouble(PeerIndex peer) noexcept PC_REQUIRES(role_);
   void note_state() noexcept PC_REQUIRES(role_);
-  void arm_timer(Nanos at) noexcept PC_REQUIRES(role_) {
-    rail_.timers_due_at = at < rail_.timers_due_at ? at : rail_.timers_due_at;
-  }
+  Nanos probe_where_due() noexcept PC_REQUIRES(role_);
+  void give_up_posted() noexcept PC_REQUIRES(role_);
 
   // rail_command_impl.h: what the conductor asks for, and the thread.
   int take_commands() noexcept PC_REQUIRES(role_);
@@ -292,5 +299,6 @@ class Rail final : public ManagedRail {
 
 #include "dataplane/rail/rail_command_impl.h"
 #include "dataplane/rail/rail_complete_impl.h"
+#include "dataplane/rail/rail_probe_impl.h"
 #include "dataplane/rail/rail_submit_impl.h"
 #include "dataplane/rail/rail_trouble_impl.h"

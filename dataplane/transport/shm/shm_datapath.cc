@@ -1,7 +1,6 @@
 // The hot half of ShmTransport: queue, copy, search. No lock, no allocation, no system call.
 
 #include <algorithm>
-#include <cstring>
 
 #include "dataplane/base/copy.h"
 #include "dataplane/base/ordering.h"
@@ -12,20 +11,12 @@ namespace peercache {
 
 namespace {
 
-// Slot headers and what is as small: copied word by word, never torn within a word, and before
-// anything large.
-constexpr uint32_t kSmallBytesMax = 256;
-
 // Bytes copied per poll: some 0.2 ms, so that a cancel, a deadline or a completed header never
 // waits longer.
 constexpr uint64_t kBytesPerPoll = 2ULL << 20;
 
 // Keys searched per poll: some 50 us with cold buckets.
 constexpr uint64_t kKeysPerPoll = 512;
-
-// A copy is cut into steps of this, so that each knows what to prefetch. One page, as far as the
-// prefetch runs ahead.
-constexpr uint32_t kStepBytes = kPrefetchAheadBytes;
 
 // Whether the pieces hold exactly the bytes of the request (the engine has checked it; a WRITE
 // would read past them).
@@ -43,7 +34,7 @@ uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
   uint32_t accepted = 0;
   uint32_t smalls = 0;
   for (const WorkRequest& request : requests) {
-    if (small_.count() + bulk_.count() + writes_count_ == kDepth) {
+    if (under_way() == kDepth) {
       break;  // (S1)
     }
     if (request.kind == OpKind::kWrite) {
@@ -56,8 +47,8 @@ uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
         status = OpStatus::kTransportError;
       }
       const bool is_small =
-          request.kind == OpKind::kLookup || request.length_bytes <= kSmallBytesMax;
-      (is_small ? small_ : bulk_).push({request, 0, 0, 0, status});
+          request.kind == OpKind::kLookup || request.length_bytes <= kShmSmallBytesMax;
+      (is_small ? small_ : bulk_).push({request, {}, 0, status});
       smalls += is_small ? 1 : 0;
     }
     ++accepted;
@@ -71,11 +62,11 @@ uint32_t ShmTransport::post(std::span<const WorkRequest> requests) noexcept {
 // Headers are scattered over a table that no cache holds: their misses are under way while the rail
 // prepares its next data requests.
 void ShmTransport::prefetch_small(uint32_t count) noexcept {
-  const ShmPin pin(endpoint_.table(), port_.words[0]);
+  const ShmPin pin(endpoint_.table(), port_.word);
   for (uint32_t i = small_.count() - std::min(count, small_.count()); i < small_.count(); ++i) {
     const WorkRequest& request = small_.at(i).request;
     if (request.kind == OpKind::kRead) {
-      const Place place = resolve(pin, request);
+      const ShmPlace place = resolve_place(pin, request);
       if (place.status == OpStatus::kOk) {
         prefetch_bytes(place.from, kCacheLineBytes);
       }
@@ -84,17 +75,17 @@ void ShmTransport::prefetch_small(uint32_t count) noexcept {
 }
 
 bool ShmTransport::accept_write(const WorkRequest& request) noexcept {
-  const ShmPin pin(endpoint_.table(), port_.words[0]);
-  Place place = resolve(pin, request);
+  const ShmPin pin(endpoint_.table(), port_.word);
+  ShmPlace place = resolve_place(pin, request);
   if (place.status == OpStatus::kOk && !pieces_add_up(request)) {
     place.status = OpStatus::kTransportError;
   }
   if (place.status != OpStatus::kOk) {
-    small_.push({request, 0, 0, 0, place.status});
+    small_.push({request, {}, 0, place.status});
     return true;
   }
   if (place.to != nullptr) {
-    bulk_.push({request, 0, 0, 0, OpStatus::kPending});  // own memory: a copy like any other
+    bulk_.push({request, {}, 0, OpStatus::kPending});  // own memory: a copy like any other
     return true;
   }
   ShmCommand command{};
@@ -132,16 +123,24 @@ uint32_t ShmTransport::poll(std::span<Completion> completions) noexcept {
   if (fences_count_ != 0) {
     flush();
   }
-  if (!has_work() || count == completions.size()) {
-    return count;
+  if (small_.count() != 0 && count != completions.size()) {
+    const ShmPin pin(endpoint_.table(), port_.word);
+    // The rail has fenced between a READ's completion and the post of its header; this covers the
+    // turn in between.
+    validation_fence();
+    count += run_small(pin, completions.subspan(count));
   }
-  const ShmPin pin(endpoint_.table(), port_.words[0]);
-  // The rail has fenced between a READ's completion and the post of its header; this covers the
-  // turn in between.
-  validation_fence();
-  count += run_small(pin, completions.subspan(count));
-  count += run_bulk(pin, completions.subspan(count));
-  copy_done_fence();  // (S3)
+  if (endpoint_.copiers() != nullptr) {
+    count += run_shared(completions.subspan(count));
+  }
+  // What is shared was posted first; the rest waits for its turn.
+  if (bulk_.count() != 0 && port_.board.running() == 0 && count != completions.size()) {
+    const ShmPin pin(endpoint_.table(), port_.word);
+    count += run_bulk(pin, completions.subspan(count));
+  }
+  if (count != 0) {
+    copy_done_fence();  // (S3)
+  }
   return count;
 }
 
@@ -151,29 +150,13 @@ uint32_t ShmTransport::take_written(std::span<Completion> completions) noexcept 
   return count;
 }
 
-ShmTransport::Place ShmTransport::resolve(const ShmPin& pin, const WorkRequest& request) noexcept {
-  Place place;
-  const ShmPeerMapping* mapping = pin.find(request.peer);
-  if (mapping == nullptr) {
-    return place;
-  }
-  const ShmRegionView* view = mapping->find(request.region);
-  place.status = view == nullptr ? OpStatus::kOutOfBounds : check_access(view->descriptor, request);
-  if (place.status == OpStatus::kOk) {
-    place.from = view->data + request.remote_offset_bytes;
-    place.to = view->writable == nullptr ? nullptr : view->writable + request.remote_offset_bytes;
-    place.region_bytes = view->descriptor.length_bytes;
-  }
-  return place;
-}
-
 uint32_t ShmTransport::run_small(const ShmPin& pin, std::span<Completion> completions) noexcept {
   // All misses of the batch are under way before the first copy waits for one.
-  std::array<Place, kPollBatchMax> places;
+  std::array<ShmPlace, kPollBatchMax> places;
   const uint32_t ready =
       std::min({small_.count(), kPollBatchMax, static_cast<uint32_t>(completions.size())});
   for (uint32_t i = 0; i < ready; ++i) {
-    places[i] = resolve(pin, small_.at(i).request);
+    places[i] = resolve_place(pin, small_.at(i).request);
     if (places[i].status == OpStatus::kOk && small_.at(i).request.kind == OpKind::kRead) {
       prefetch_bytes(places[i].from, kCacheLineBytes);
     }
@@ -195,15 +178,17 @@ uint32_t ShmTransport::run_small(const ShmPin& pin, std::span<Completion> comple
   return ready;
 }
 
-bool ShmTransport::run_lookup(Pending& pending, const Place& place, uint64_t& keys_left) noexcept {
+bool ShmTransport::run_lookup(Pending& pending,
+                              const ShmPlace& place,
+                              uint64_t& keys_left) noexcept {
   const LookupBatch& batch = *pending.request.lookup;
-  const auto count =
-      static_cast<uint32_t>(std::min<uint64_t>(batch.key_count - pending.done_count, keys_left));
+  const uint32_t done = pending.keys_done_count;
+  const auto count = static_cast<uint32_t>(std::min<uint64_t>(batch.key_count - done, keys_left));
   lookup_buckets(reinterpret_cast<const Bucket*>(place.from), place.region_bytes / sizeof(Bucket),
-                 batch.keys + pending.done_count, batch.results + pending.done_count, count);
-  pending.done_count += count;
+                 batch.keys + done, batch.results + done, count);
+  pending.keys_done_count += count;
   keys_left -= count;
-  return pending.done_count == batch.key_count;
+  return pending.keys_done_count == batch.key_count;
 }
 
 void ShmTransport::copy_small(const WorkRequest& request, const std::byte* from) noexcept {
@@ -217,26 +202,24 @@ void ShmTransport::copy_small(const WorkRequest& request, const std::byte* from)
 uint32_t ShmTransport::run_bulk(const ShmPin& pin, std::span<Completion> completions) noexcept {
   uint64_t bytes_left = kBytesPerPoll;
   uint32_t count = 0;
-  if (bulk_.count() == 0) {
-    return 0;
-  }
-  Place place = resolve(pin, bulk_.at(0).request);
+  ShmPlace place = resolve_place(pin, bulk_.at(0).request);
   while (count < completions.size() && bytes_left != 0) {
     Pending& pending = bulk_.at(0);
-    Place next;
+    ShmPlace next;
     uint32_t next_bytes = 0;
     if (bulk_.count() > 1) {
-      next = resolve(pin, bulk_.at(1).request);
+      next = resolve_place(pin, bulk_.at(1).request);
       next_bytes = bulk_.at(1).request.length_bytes;
     }
     const OpStatus status = pending.status != OpStatus::kPending ? pending.status : place.status;
     if (status == OpStatus::kOk) {
       if (pending.request.kind == OpKind::kRead) {
-        copy_out(pending, place, next, next_bytes, bytes_left);
+        copy_out(pending.request, pending.cursor, place.from, pending.request.length_bytes,
+                 {next.from, next_bytes}, bytes_left);
       } else {
         copy_in(pending, place, bytes_left);
       }
-      if (pending.done_count != pending.request.length_bytes) {
+      if (pending.cursor.done_bytes != pending.request.length_bytes) {
         break;
       }
     }
@@ -250,62 +233,58 @@ uint32_t ShmTransport::run_bulk(const ShmPin& pin, std::span<Completion> complet
   return count;
 }
 
-void ShmTransport::copy_out(Pending& pending,
-                            const Place& place,
-                            const Place& next,
-                            uint32_t next_bytes,
-                            uint64_t& bytes_left) noexcept {
-  const uint32_t length = pending.request.length_bytes;
-  const bool streams = length >= kStreamingBytesMin;
-  while (pending.done_count != length && bytes_left != 0) {
-    const LocalPiece& piece = pending.request.pieces[pending.piece_index];
-    const uint64_t left = piece.length_bytes - pending.piece_done_bytes;
-    const auto step = static_cast<uint32_t>(std::min({left, uint64_t{kStepBytes}, bytes_left}));
-    const std::byte* from = place.from + pending.done_count;
-    std::byte* to = piece.address + pending.piece_done_bytes;
-    // What is read kPrefetchAheadBytes later: this object further on, or the front of the next one.
-    const uint64_t ahead_at = uint64_t{pending.done_count} + kPrefetchAheadBytes;
-    const std::byte* ahead = from;
-    if (ahead_at < length) {
-      ahead = place.from + ahead_at;
-    } else if (next.from != nullptr && ahead_at - length + step <= next_bytes) {
-      ahead = next.from + (ahead_at - length);
-    }
-    if (streams) {
-      copy_bytes_ahead(to, from, step, ahead);
-    } else {
-      prefetch_bytes(ahead, step);
-      copy_bytes_cached(to, from, step);
-    }
+void ShmTransport::copy_in(Pending& pending, const ShmPlace& place, uint64_t& bytes_left) noexcept {
+  ShmCursor& cursor = pending.cursor;
+  while (cursor.done_bytes != pending.request.length_bytes && bytes_left != 0) {
+    const LocalPiece& piece = pending.request.pieces[cursor.piece_index];
+    const uint64_t left = piece.length_bytes - cursor.piece_done_bytes;
+    const auto step = static_cast<uint32_t>(std::min(left, bytes_left));
+    copy_bytes(place.to + cursor.done_bytes, piece.address + cursor.piece_done_bytes, step);
     bytes_left -= step;
-    pending.done_count += step;
-    pending.piece_done_bytes += step;
-    if (pending.piece_done_bytes == piece.length_bytes) {
-      ++pending.piece_index;
-      pending.piece_done_bytes = 0;
+    cursor.done_bytes += step;
+    cursor.piece_done_bytes += step;
+    if (cursor.piece_done_bytes == piece.length_bytes) {
+      ++cursor.piece_index;
+      cursor.piece_done_bytes = 0;
     }
   }
 }
 
-void ShmTransport::copy_in(Pending& pending, const Place& place, uint64_t& bytes_left) noexcept {
-  while (pending.done_count != pending.request.length_bytes && bytes_left != 0) {
-    const LocalPiece& piece = pending.request.pieces[pending.piece_index];
-    const uint64_t left = piece.length_bytes - pending.piece_done_bytes;
-    const auto step = static_cast<uint32_t>(std::min(left, bytes_left));
-    copy_bytes(place.to + pending.done_count, piece.address + pending.piece_done_bytes, step);
-    bytes_left -= step;
-    pending.done_count += step;
-    pending.piece_done_bytes += step;
-    if (pending.piece_done_bytes == piece.length_bytes) {
-      ++pending.piece_index;
-      pending.piece_done_bytes = 0;
+uint32_t ShmTransport::run_shared(std::span<Completion> completions) noexcept {
+  offer_bulk();
+  if (port_.board.has_chunks()) {
+    static_cast<void>(port_.board.copy_some(endpoint_.table(), port_.word, kBytesPerPoll));
+  }
+  return port_.board.running() == 0 ? 0 : port_.board.harvest(completions);
+}
+
+void ShmTransport::offer_bulk() noexcept {
+  uint32_t chunks = 0;
+  while (bulk_.count() != 0) {
+    const Pending& pending = bulk_.at(0);
+    const WorkRequest& request = pending.request;
+    const bool suits = request.kind == OpKind::kRead && pending.status == OpStatus::kPending &&
+                       pending.cursor.done_bytes == 0 &&
+                       request.length_bytes >= ShmCopyBoard::kOfferBytesMin;
+    if (!suits) {
+      break;
     }
+    const ShmPin pin(endpoint_.table(), port_.word);
+    if (resolve_place(pin, request).status != OpStatus::kOk || !port_.board.offer(request)) {
+      break;  // its error is run_bulk's to report; a full board empties itself
+    }
+    chunks += (request.length_bytes + ShmCopyBoard::kChunkBytes - 1) / ShmCopyBoard::kChunkBytes;
+    bulk_.pop();
+  }
+  if (chunks > 1) {
+    endpoint_.copiers()->wake(chunks - 1);  // one is for this thread
   }
 }
 
 void ShmTransport::fence(PeerIndex peer) noexcept {
-  // Copies happen only inside poll: what waits is simply not begun, and what has begun does not go
-  // on.
+  // Own copies happen only inside poll: what waits is not begun, and what has begun does not go on.
+  // Copiers finish the chunks that they hold.
+  port_.board.flush(peer);
   for (Fifo* fifo : {&small_, &bulk_}) {
     for (uint32_t i = 0; i < fifo->count(); ++i) {
       Pending& pending = fifo->at(i);

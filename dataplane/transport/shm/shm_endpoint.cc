@@ -31,9 +31,10 @@ ShmEndpoint::ShmEndpoint(const ShmOptions& options, ShmListener& listener)
       listener_(listener),
       peer_uid_(options.peer_uid_id < 0 ? static_cast<int64_t>(::geteuid()) : options.peer_uid_id) {
   for (ShmPort& port : ports_) {
-    for (ShmEpochWord& word : port.words) {
-      table_.add_user(word);
-    }
+    table_.add_user(port.word);
+  }
+  for (ShmEpochWord& word : copier_words_) {
+    table_.add_user(word);
   }
 }
 
@@ -45,6 +46,11 @@ Result<std::unique_ptr<ShmEndpoint>> ShmEndpoint::open(const ShmOptions& options
   endpoint->hello_ = mine;
   PC_TRY(endpoint->add_regions(regions));
   PC_TRY(endpoint->start());
+  if (options.copier_threads_count != 0) {
+    PC_TRY_ASSIGN(endpoint->copiers_,
+                  ShmCopiers::open(options.copier_threads_count, endpoint->table_,
+                                   endpoint->copier_words_, endpoint->ports_));
+  }
   return endpoint;
 }
 

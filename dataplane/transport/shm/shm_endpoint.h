@@ -16,6 +16,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/base/wake_event.h"
 #include "dataplane/transport/shm/shm_connection.h"
+#include "dataplane/transport/shm/shm_copier.h"
 #include "dataplane/transport/shm/shm_options.h"
 #include "dataplane/transport/shm/shm_peer_table.h"
 #include "dataplane/transport/shm/shm_port.h"
@@ -114,6 +115,8 @@ class ShmEndpoint {
   void release_port(ShmPort& port) noexcept;
   /// After a push into a port's commands.
   void wake() noexcept { wake_->wake_if_sleeping(); }
+  /// Copier threads, or null when there are none; fixed at open.
+  [[nodiscard]] ShmCopiers* copiers() const noexcept { return copiers_.get(); }
 
   [[nodiscard]] const ShmPeerTable& table() const noexcept { return table_; }
   [[nodiscard]] const ShmCounters& counters() const noexcept { return counters_; }
@@ -190,9 +193,11 @@ class ShmEndpoint {
   // conductor_
   UniqueFd epoll_;
   std::unique_ptr<WakeEvent> wake_;
-  std::array<ShmPort, limits::kClientsMax>
-      ports_{};  // before the table, which looks at their words
+  // Before the table, which looks at their words.
+  std::array<ShmPort, limits::kClientsMax> ports_{};
+  std::array<ShmEpochWord, ShmPeerTable::kCopiersMax> copier_words_{};
   ShmPeerTable table_;
+  std::unique_ptr<ShmCopiers> copiers_;
   UniqueFd listening_;
   Nanos accept_again_at_ = Nanos::max();  // while accepting is paused
   std::vector<std::unique_ptr<ShmConnection>> connections_;

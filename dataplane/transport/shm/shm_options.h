@@ -37,6 +37,10 @@ struct ShmOptions {
   /// Accepted connections beyond this are refused with a reason.
   uint32_t inbound_max_count = limits::kPeersMax;
 
+  /// Threads that help clients with READs of 64 KiB and more; at most 16. For asynchronous callers,
+  /// and where one core does not fill the memory's bandwidth.
+  uint32_t copier_threads_count = 0;
+
   /// Remote memory is populated in the page table in steps of this, one step per turn: 16 MiB are
   /// 4,096 entries, some 0.3 ms. The rest is mapped by faults where a client comes first.
   uint32_t populate_step_bytes = 16U << 20;

@@ -64,8 +64,9 @@ struct alignas(kFalseSharingBytes) ShmEpochWord {
 /// COST:       a pin is one locked instruction; find is one load.
 class ShmPeerTable {
  public:
-  /// Hot users: every client and every copier of each.
-  static constexpr size_t kUsersMax = limits::kClientsMax * 4;
+  /// Hot users: every client, and as many copiers as a host has cores to spare.
+  static constexpr size_t kCopiersMax = 16;
+  static constexpr size_t kUsersMax = limits::kClientsMax + kCopiersMax;
 
   ShmPeerTable() = default;
   /// REQUIRES: every user is idle.

@@ -9,6 +9,7 @@
 #include "dataplane/base/units.h"
 #include "dataplane/base/wake_event.h"
 #include "dataplane/queue/spsc_ring.h"
+#include "dataplane/transport/shm/shm_copy_board.h"
 #include "dataplane/transport/shm/shm_peer_table.h"
 #include "dataplane/transport/work_request.h"
 
@@ -31,29 +32,28 @@ struct ShmCommand {
 };
 static_assert(std::is_trivially_copyable_v<ShmCommand>);
 
-/// Where one client and the endpoint meet. Ports exist as long as the endpoint; a client leases
-/// one.
+/// Where one client, the endpoint and the copiers meet. Ports exist as long as the endpoint; a
+/// client leases one.
 ///
 /// THREAD:     client: push into `commands`, pop from `done`, write its epoch word; conductor: the
-/// reverse.
-///             `leased`: whoever opens or closes a client.
+///             reverse. `board`: the client and the copiers. `leased`: whoever opens or closes a
+///             client.
 /// BORROWS:    client_event, while a command is under way.
 /// INVARIANTS: (I1) at most kWritesMax WRITEs are under way, so `done` is never full.
-///             (I2) a port that is not leased has idle words and no WRITE under way; a fence may
-///             still be in `commands`, and finds nothing to end.
+///             (I2) a port that is not leased has an idle word, nothing on its board and no WRITE
+///             under way; a fence may still be in `commands`, and finds nothing to end.
 struct ShmPort {
   static constexpr size_t kWritesMax = 128;
   /// WRITEs, and fences for which there is room as well.
   static constexpr size_t kCommandEntries = 256;
-  static constexpr size_t kCopiersMax = 3;
 
   std::atomic<bool> leased{false};
   WakeEvent* client_event = nullptr;
   SpscRing<ShmCommand> commands{kCommandEntries};
   SpscRing<Completion> done{kWritesMax};
-  std::array<ShmEpochWord, 1 + kCopiersMax> words{};  ///< the client's own, then its copiers'
+  ShmCopyBoard board;
+  ShmEpochWord word;
 };
 static_assert(ShmPort::kCommandEntries > ShmPort::kWritesMax);
-static_assert(limits::kClientsMax * (1 + ShmPort::kCopiersMax) <= ShmPeerTable::kUsersMax);
 
 }  // namespace peercache

@@ -18,17 +18,14 @@ Result<std::unique_ptr<ShmTransport>> ShmTransport::open(ShmEndpoint& endpoint,
 
 ShmTransport::~ShmTransport() {
   check_invariants();
-  PC_ASSERT(small_.count() == 0, small_.count());
-  PC_ASSERT(bulk_.count() == 0, bulk_.count());
-  PC_ASSERT(writes_count_ == 0, writes_count_);
+  PC_ASSERT(under_way() == 0, small_.count(), bulk_.count(), port_.board.running(), writes_count_);
   endpoint_.release_port(port_);
 }
 
 Result<LocalKey> ShmTransport::register_memory(const MemorySpec& /*memory*/) { return LocalKey(0); }
 
 void ShmTransport::check_invariants() const {
-  PC_ASSERT(small_.count() + bulk_.count() + writes_count_ <= kDepth, small_.count(), bulk_.count(),
-            writes_count_);  // (S1)
+  PC_ASSERT(under_way() <= kDepth, under_way());  // (S1)
   PC_ASSERT(writes_count_ <= ShmPort::kWritesMax, writes_count_);
 }
 

@@ -9,6 +9,7 @@
 #include "dataplane/base/result.h"
 #include "dataplane/base/units.h"
 #include "dataplane/base/wake_event.h"
+#include "dataplane/transport/shm/shm_copy.h"
 #include "dataplane/transport/shm/shm_endpoint.h"
 #include "dataplane/transport/shm/shm_peer_table.h"
 #include "dataplane/transport/shm/shm_port.h"
@@ -64,20 +65,25 @@ class ShmTransport {
 
   /// True while a further poll does work, also if the last one completed nothing (a large copy goes
   /// on): do not sleep.
-  [[nodiscard]] bool has_work() const noexcept { return small_.count() != 0 || bulk_.count() != 0; }
+  [[nodiscard]] bool has_work() const noexcept {
+    return small_.count() != 0 || bulk_.count() != 0 || port_.board.running() != 0;
+  }
 
   void check_invariants() const;
 
  private:
   static constexpr uint32_t kDepth = limits::kInflightPerRail;
 
+  [[nodiscard]] uint32_t under_way() const noexcept {
+    return small_.count() + bulk_.count() + port_.board.running() + writes_count_;
+  }
+
   /// A request and how far it has come.
   struct Pending {
     WorkRequest request;
-    uint32_t done_count;        // bytes, or keys of a LOOKUP
-    uint32_t piece_done_bytes;  // of pieces[piece_index]
-    uint16_t piece_index;
-    OpStatus status;  // kPending, or how it ends without having run
+    ShmCursor cursor;
+    uint32_t keys_done_count;  // of a LOOKUP
+    OpStatus status;           // kPending, or how it ends without having run
   };
 
   /// First in, first out; bounded by kDepth (S1).
@@ -94,14 +100,6 @@ class ShmTransport {
     uint32_t tail_ = 0;
   };
 
-  /// Where a request's remote bytes are, or why it ends.
-  struct Place {
-    const std::byte* from = nullptr;
-    std::byte* to = nullptr;  // own writable memory
-    uint64_t region_bytes = 0;
-    OpStatus status = OpStatus::kPeerLost;
-  };
-
   ShmTransport(ShmEndpoint& endpoint, ShmPort& port) noexcept : endpoint_(endpoint), port_(port) {}
 
   [[nodiscard]] bool accept_write(const WorkRequest& request) noexcept;
@@ -110,15 +108,11 @@ class ShmTransport {
   [[nodiscard]] uint32_t run_small(const ShmPin& pin, std::span<Completion> completions) noexcept;
   [[nodiscard]] uint32_t run_bulk(const ShmPin& pin, std::span<Completion> completions) noexcept;
   void send_fences() noexcept;
-  static Place resolve(const ShmPin& pin, const WorkRequest& request) noexcept;
-  static bool run_lookup(Pending& pending, const Place& place, uint64_t& keys_left) noexcept;
+  [[nodiscard]] uint32_t run_shared(std::span<Completion> completions) noexcept;
+  void offer_bulk() noexcept;
+  static bool run_lookup(Pending& pending, const ShmPlace& place, uint64_t& keys_left) noexcept;
   static void copy_small(const WorkRequest& request, const std::byte* from) noexcept;
-  static void copy_in(Pending& pending, const Place& place, uint64_t& bytes_left) noexcept;
-  static void copy_out(Pending& pending,
-                       const Place& place,
-                       const Place& next,
-                       uint32_t next_bytes,
-                       uint64_t& bytes_left) noexcept;
+  static void copy_in(Pending& pending, const ShmPlace& place, uint64_t& bytes_left) noexcept;
 
   ShmEndpoint& endpoint_;
   ShmPort& port_;

@@ -1,7 +1,8 @@
 #include "dataplane/base/stream_hash.h"
 
-#include <catch2/catch.hpp>
 #include <vector>
+
+#include <catch2/catch.hpp>
 
 #include "dataplane/base/key.h"
 

@@ -151,7 +151,8 @@ TEST_CASE("rail: a link that flaps brings the rail down, and it is taken back", 
   CHECK(bench.returned() == pushed);
   CHECK(changes == 4);  // down twice, up twice
   CHECK(bench.count(OpStatus::kNoRail) > 50);
-  CHECK(bench.count(OpStatus::kTransportError) >= 3);
+  CHECK(bench.count(OpStatus::kTransportError) >=
+        2);  // what is posted when the rail goes down ends as kNoRail
   CHECK(bench.count(OpStatus::kOk) > 350);  // at least five of seven seconds less the back-off
   CHECK(bench.count(OpStatus::kDeadline) == 0);
   CHECK(bench.rail().state() == RailState::kUp);

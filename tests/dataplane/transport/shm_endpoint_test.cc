@@ -74,7 +74,7 @@ TEST_CASE("shm endpoint: the memory of a lost peer waits for those who copy from
   ShmPort* port = a.endpoint->lease_port(nullptr);
   REQUIRE(port != nullptr);
   {
-    const ShmPin pin(a.endpoint->table(), port->words[0]);
+    const ShmPin pin(a.endpoint->table(), port->word);
     const std::byte* data = pin.find(peer)->find(kPublishedRegion)->data;
     b.endpoint.reset();
     b.published.reset();
@@ -305,7 +305,7 @@ TEST_CASE("shm endpoint: the most regions a node may have cross in several messa
                     [&] { return a.listener.up.size() == 1; }));
   ShmPort* port = a.endpoint->lease_port(nullptr);
   {
-    const ShmPin pin(a.endpoint->table(), port->words[0]);
+    const ShmPin pin(a.endpoint->table(), port->word);
     for (uint16_t i = 0; i < limits::kRegionsPerNodeMax; ++i) {
       REQUIRE(pin.find(a.listener.up[0])->find(RegionIndex(i))->data[0] ==
               static_cast<std::byte>(i));
