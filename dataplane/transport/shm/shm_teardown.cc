@@ -1,5 +1,6 @@
 // How connections end: refused with a reason, lost, or dropped; and what becomes of what they held.
 
+#include <sys/epoll.h>
 #include <utility>
 
 #include "dataplane/transport/shm/shm_endpoint.h"
@@ -53,7 +54,13 @@ void ShmEndpoint::close(ShmConnection& connection) {
   const bool was_open = connection.state == ShmState::kOpen;
   connection.state = ShmState::kClosed;
   connection.deadline_at = Nanos::max();
-  connection.stream.close();  // leaves the epoll with it
+  // By name: closing alone leaves the epoll only when no other process holds the descriptor, and one
+  // that is forked and has not called exec yet does. Its events would come for a connection that is
+  // gone.
+  if (connection.stream.fd() >= 0) {
+    static_cast<void>(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.stream.fd(), nullptr));
+  }
+  connection.stream.close();
   connection.mapping.reset();
   any_closed_ = true;
   if (connection.side == ShmSide::kInbound) {

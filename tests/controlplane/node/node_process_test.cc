@@ -191,3 +191,23 @@ TEST_CASE("process: a forked child gets errors and its parent goes on") {
   CHECK(WEXITSTATUS(status) == 0);
   CHECK(processes.node->exists(objects.keys, {}, kLong).value() == 2);
 }
+
+TEST_CASE("process: a child that was forked and lives on does not hold a lost peer's events") {
+  Processes processes(2);
+  const pid_t child = fork();
+  if (child == 0) {
+    pause();  // holds copies of all descriptors, that of the peer's connection too
+    _exit(0);
+  }
+  processes.children[1]->kill(SIGKILL);
+  processes.start(1, 16 << 20);
+  REQUIRE(processes.wait_for_members(2));
+  REQUIRE(processes.ask(1, "put after-fork 8 16384") == "stored 8 held 0 ok 1");
+  REQUIRE(processes.ask(1, "flush") == "flushed 1");
+  Objects objects = make_objects("after-fork", 8, 16384);
+  REQUIRE(processes.node->get(objects.batch(), objects.statuses, kLong).has_value());
+  CHECK(objects.count(KeyStatus::kHitPeer) == 8);
+  kill(child, SIGKILL);
+  int status = 0;
+  REQUIRE(waitpid(child, &status, 0) == child);
+}
