@@ -7,7 +7,7 @@ namespace peercache {
 namespace {
 
 // Keys of one pass over the rings; more keys take several passes. With the table below half full,
-// 24 KiB of stack.
+// 16 KiB of stack.
 constexpr uint32_t kPassKeys = 4096;
 constexpr uint32_t kTableEntries = 2 * kPassKeys;
 

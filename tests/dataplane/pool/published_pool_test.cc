@@ -260,33 +260,38 @@ TEST_CASE("pool: touches leave room for publishes", "[unit]") {
   REQUIRE(pool.client(0).pending_count() == limits::kPoolMessages / 2);
 }
 
-TEST_CASE("pool: an object whose record was dropped from full buckets goes, and is told",
-          "[unit]") {
-  // More objects than the index is sized for are impossible, so fill it until two full buckets
-  // meet: granules of 64 bytes, each an object, at a load of 0.6.
-  PoolOptions options = small_options();
-  options.granule_bytes = 64;
-  PoolHarness pool(64 * 20000, options);
-  const SizeClassIndex size_class = pool.class_of(64);
-  pool.client(0).announce(size_class, 160);
-  uint64_t number = 0;
-  while (pool.stats().published_count < 20000 && pool.stats().index_dropped_count == 0) {
-    pool.pool().poll_once(pool.clock.now());
-    for (auto grant = pool.client(0).take(size_class); grant;
-         grant = pool.client(0).take(size_class)) {
-      ++number;
-      const Generation generation = pool.fill(0, *grant, key_of(number), 64);
-      REQUIRE(pool.publish(0, *grant, generation, key_of(number), 64, {}).has_value());
-      if (pool.client(0).pending_count() > 900) {
-        pool.pool().poll_once(pool.clock.now());
-      }
+// Keys whose records all lie in the same two buckets of the index.
+std::vector<uint64_t> crowded_numbers(uint64_t bucket_count, size_t count) {
+  std::vector<uint64_t> numbers;
+  for (uint64_t number = 1; numbers.size() < count; ++number) {
+    const BucketPair pair = candidate_buckets(key_of(number), bucket_count);
+    const auto fits = [](uint64_t index) { return index == 3 || index == 4; };
+    if (fits(pair.first_index) && fits(pair.second_index) &&
+        pair.first_index != pair.second_index) {
+      numbers.push_back(number);
     }
   }
-  pool.step();
-  pool.settle();
-  REQUIRE(pool.listener.retired.size() == pool.stats().evicted_count);
-  REQUIRE(pool.listener.published.size() - pool.listener.retired.size() ==
-          pool.stats().objects_count);
+  return numbers;
+}
+
+TEST_CASE("pool: a page whose record is dropped from full buckets goes with its tails", "[unit]") {
+  PoolHarness pool(65536, small_options());
+  const auto numbers = crowded_numbers(pool.pool().index().bucket_count(), 9);
+  // The oldest record is the head of a prefix; its tail lies elsewhere.
+  REQUIRE(pool.put(0, key_of(numbers[0]), 1024, chain(numbers[0], 0)));
+  REQUIRE(pool.put(0, key_of(1'000'000), 1024, chain(1'000'000, numbers[0])));
+  for (size_t i = 1; i < 8; ++i) {
+    REQUIRE(pool.put(0, key_of(numbers[i]), 1024));
+  }
+  REQUIRE(pool.stats().objects_count == 9);
+  REQUIRE(pool.put(0, key_of(numbers[8]), 1024));
+  REQUIRE(pool.stats().index_dropped_count == 1);
+  REQUIRE(pool.stats().evicted_count == 2);
+  REQUIRE(pool.stats().objects_count == 8);
+  REQUIRE_FALSE(pool.holds(key_of(numbers[0])));
+  REQUIRE_FALSE(pool.holds(key_of(1'000'000)));
+  REQUIRE(pool.holds(key_of(numbers[8])));
+  REQUIRE(pool.listener.retired.size() == 2);
 }
 
 }  // namespace
