@@ -126,8 +126,13 @@ void stream_ahead(CopyKernel /*kernel*/,
 
 // A whole object: the last page has nothing ahead of it, so it names itself (in the cache by then).
 void stream(CopyKernel kernel, std::byte* to, const std::byte* from, size_t bytes) noexcept {
+  if (bytes == 0) {
+    return;  // there may be no memory behind the pointers
+  }
   const size_t body = bytes > kPrefetchAheadBytes ? bytes - kPrefetchAheadBytes : 0;
-  stream_ahead(kernel, to, from, body, from + kPrefetchAheadBytes);
+  if (body != 0) {
+    stream_ahead(kernel, to, from, body, from + kPrefetchAheadBytes);
+  }
   stream_ahead(kernel, to + body, from + body, bytes - body, from + body);
 }
 
@@ -162,6 +167,9 @@ void copy_bytes_ahead(std::byte* to,
                       const std::byte* from,
                       size_t bytes,
                       const std::byte* ahead) noexcept {
+  if (ahead == nullptr) {
+    ahead = from;  // nothing comes next: it names itself
+  }
   if (bytes < kStreamingPieceBytesMin) {
     prefetch_bytes(ahead, bytes);
     copy_plain(to, from, bytes);
