@@ -79,6 +79,7 @@ Nanos Suspects::next_due() const {
 
 uint32_t Suspects::suspect_count() const {
   std::vector<PeerIndex> peers;
+  peers.reserve(entries_.size());
   for (const Entry& entry : entries_) peers.push_back(entry.path.peer);
   std::sort(peers.begin(), peers.end());
   return static_cast<uint32_t>(std::unique(peers.begin(), peers.end()) - peers.begin());

@@ -50,7 +50,9 @@ class [[nodiscard]] UniqueHandle {
 struct FdTraits {
   using Handle = int;
   static Handle none() noexcept { return -1; }
-  static void close(Handle fd) noexcept { ::close(fd); }
+  static void close(Handle fd) noexcept {
+    ::close(fd);  // NOLINT(clang-analyzer-unix.StdCLibraryFunctions): never called with none()
+  }
 };
 /// A file descriptor.
 using UniqueFd = UniqueHandle<FdTraits>;

@@ -108,7 +108,7 @@ const PublishedPool::State::Shares& PublishedPool::State::shares_with(SizeClassI
   const uint32_t extra_class = in_use ? kNoClass : size_class.value();
   if (shares_version != space.extents_version() || shares_extra_class != extra_class) {
     std::array<uint32_t, limits::kSizeClassesMax> slot_bytes{};
-    for (uint8_t i = 0; i < classes.count(); ++i) {
+    for (uint8_t i = 0; i < narrow<uint8_t>(classes.count()); ++i) {
       const SizeClassIndex other(i);
       const bool counts = other == size_class || space.class_bytes(other) > 0;
       slot_bytes[i] = counts ? classes.slot_bytes(other) : 0;

@@ -28,7 +28,7 @@ int PublishedPool::State::refill(Nanos now) {
   std::array<Shared*, limits::kClientsMax> attached{};
   uint32_t attached_count = 0;
   for_each_client([&](Shared& shared) { attached[attached_count++] = &shared; });
-  for (uint8_t i = 0; i < class_count; ++i) {
+  for (uint8_t i = 0; i < narrow<uint8_t>(class_count); ++i) {
     const SizeClassIndex size_class(i);
     uint32_t active_count = 0;
     for (uint32_t c = 0; c < attached_count; ++c) {
@@ -162,7 +162,7 @@ void PublishedPool::State::make_room(const Shared& shared,
   take_windows(size_class, needed_count);
   if (space.free_count(size_class) < needed_count && classes.count() > 1) {
     // Slots of other classes that wait for idle clients keep their extents from being taken.
-    for (uint8_t i = 0; i < classes.count(); ++i) {
+    for (uint8_t i = 0; i < narrow<uint8_t>(classes.count()); ++i) {
       const SizeClassIndex other(i);
       if (other != size_class) {
         reclaim_excess(nullptr, other, asked ? 0 : fair_count_of(other, 1), UINT32_MAX);

@@ -231,7 +231,7 @@ void PublishedPool::State::check_invariants() const {
   PC_ASSERT(published_count == object_count, published_count, object_count);  // (P2)
   uint64_t waiting_count = 0;
   for_each_client([&](const Shared& shared) PC_NO_THREAD_ANALYSIS {
-    for (uint8_t i = 0; i < classes.count(); ++i) {
+    for (uint8_t i = 0; i < narrow<uint8_t>(classes.count()); ++i) {
       const GrantRing* ring = shared.ring(SizeClassIndex(i));
       if (ring == nullptr) {
         continue;

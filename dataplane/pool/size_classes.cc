@@ -96,7 +96,7 @@ std::array<uint64_t, limits::kSizeClassesMax> class_shares(
     }
   }
   for (size_t i = 0; i < slot_bytes.size(); ++i) {
-    if (slot_bytes[i] != 0 && shares[i] == 0) {
+    if (slot_bytes[i] != 0 && shares[i] == 0 && rest_count != 0) {
       shares[i] = rest_bytes / rest_count;
     }
   }

@@ -50,7 +50,7 @@ struct Hello {
 
 /// Encodes with length prefix, magic and checksum. The result is at most kHelloBytesMax.
 std::vector<std::byte> encode_hello(const Hello& hello);
-inline constexpr size_t kHelloBytesMax = 64 * 1024;
+inline constexpr size_t kHelloBytesMax = size_t{64} * 1024;
 
 /// Decodes hostile bytes. Errors: kTruncated, kTrailingBytes, kBadMagic, kBadVersion, kBadChecksum,
 /// kBadLength, kBadEnum, kBadReserved. The region table is not yet checked against itself:

@@ -31,9 +31,9 @@ namespace peercache {
 /// COST:       buffers start empty and grow to the largest frame seen.
 class ShmStream {
  public:
-  static constexpr size_t kFdsWaitingMax = 2 * kShmFdsPerFrame;
+  static constexpr size_t kFdsWaitingMax = size_t{2} * kShmFdsPerFrame;
   /// No more is produced while this much is unsent: two chunks.
-  static constexpr size_t kOutBytesWanted = 2 * kShmPayloadBytesMax;
+  static constexpr size_t kOutBytesWanted = size_t{2} * kShmPayloadBytesMax;
 
   explicit ShmStream(UniqueFd fd) noexcept : fd_(std::move(fd)) {}
 

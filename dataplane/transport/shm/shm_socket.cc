@@ -105,7 +105,7 @@ Result<std::string> prepare_runtime_dir(const std::string& wanted) {
     PC_TRY(make_directory(wanted, true));
     return wanted;
   }
-  const std::string system_path = "/run/peercache";
+  std::string system_path = "/run/peercache";
   if (make_directory(system_path, false)) {
     return system_path;
   }
