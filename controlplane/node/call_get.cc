@@ -72,8 +72,6 @@ void CallRunner::judge_read(uint32_t key_index, OpStatus status) {
       return;
     }
     case OpStatus::kDeadline:
-      statuses_[key_index] = cancelled_ ? KeyStatus::kCancelled : KeyStatus::kDeadline;
-      return;
     case OpStatus::kCancelled:
       statuses_[key_index] = cancelled_ ? KeyStatus::kCancelled : KeyStatus::kDeadline;
       return;

@@ -54,9 +54,8 @@ void ShmEndpoint::close(ShmConnection& connection) {
   const bool was_open = connection.state == ShmState::kOpen;
   connection.state = ShmState::kClosed;
   connection.deadline_at = Nanos::max();
-  // By name: closing alone leaves the epoll only when no other process holds the descriptor, and one
-  // that is forked and has not called exec yet does. Its events would come for a connection that is
-  // gone.
+  // By name: closing alone leaves the epoll only when no other process holds the descriptor, and
+  // one that is forked and has not called exec does. Its events would come for what is gone.
   if (connection.stream.fd() >= 0) {
     static_cast<void>(::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, connection.stream.fd(), nullptr));
   }
