@@ -80,8 +80,8 @@ Result<void> Conductor::listen() {
   server.bind_host = options_.control_bind_host;
   server.port = options_.control_port;
   PC_TRY_ASSIGN(server_,
-                RpcServer::open(*loop_, server, [this](RpcRequest request, RpcReply reply) {
-                  handle(std::move(request), std::move(reply));
+                RpcServer::open(*loop_, server, [this](const RpcRequest& request, RpcReply reply) {
+                  handle(request, std::move(reply));
                 }));
   control_address_ = server_->address();
   if (options_.members.empty()) holder_members_[0] = control_address_;

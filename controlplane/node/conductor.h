@@ -169,7 +169,7 @@ class Conductor final : public ConductorDoor, public ShmListener {
   void check_flushes();
 
   // conductor_server.cc
-  void handle(RpcRequest request, RpcReply reply);
+  void handle(const RpcRequest& request, RpcReply reply);
   Message answer(const Message& message);
 
   void publish_stats();

@@ -4,7 +4,9 @@
 
 namespace peercache {
 
-void Conductor::handle(RpcRequest request, RpcReply reply) { reply.send(answer(request.message)); }
+void Conductor::handle(const RpcRequest& request, RpcReply reply) {
+  reply.send(answer(request.message));
+}
 
 Message Conductor::answer(const Message& message) {
   const Nanos now = fast_now();
